@@ -1,0 +1,1 @@
+//! Wrappers and cluster codecs.

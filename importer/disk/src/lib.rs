@@ -1,0 +1,37 @@
+//! What a disk image is.
+//!
+//! Every parser here is sans-IO: it names the host ranges it must see ([`Page`]), is given their bytes, and answers
+//! with more pages or with [`Extent`]s, which say where each part of the guest disk is found. Nothing is opened, no
+//! thread is started and no clock is read. The same parser therefore runs over HTTP ranges, over a stream that can't
+//! seek, and over a byte slice in a test.
+//!
+//! - [`probe`] decides, once, what a file is, by its bytes alone.
+//! - [`Format`] is what a parser implements; [`qcow2`], [`vmdk`], … are the parsers.
+//! - [`plan`] turns arriving bytes into writes, with a bounded number of bytes held.
+//!
+//! The parsers are total: any input gives extents or an [`Error`] that names the offset, in memory bounded by what has
+//! arrived, never by what a header claims.
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing))]
+
+mod coverage;
+mod error;
+mod extent;
+mod field;
+mod format;
+mod offset;
+mod page;
+// pub mod qcow2;
+
+pub use coverage::Coverage;
+pub use error::{Error, Kind, Result};
+pub use extent::{Body, Codec, Extent};
+pub use format::{Feature, Format, Found, Geometry};
+pub use offset::{GuestOffset, HostOffset};
+pub use page::Page;
+
+/// The sector in which every format here counts, in bytes.
+pub const SECTOR: u64 = 512;
+
+/// The largest virtual size accepted, in bytes: what a Linux file or block device can hold at most.
+pub const MAX_VIRTUAL_SIZE: u64 = i64::MAX as u64 & !(SECTOR - 1);

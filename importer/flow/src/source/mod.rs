@@ -1,0 +1,31 @@
+//! Where an image comes from.
+
+use std::ops::Range;
+
+use crate::{Result, Stream};
+
+/// Where an image comes from.
+///
+/// A source can always be read once from the start. What else it can do is proved, not believed: `ranges` is true only
+/// when a range was asked for and answered, and the object can be recognised again (a strong validator, an open file).
+pub trait Source: Send {
+    /// A stream from the first byte. May be called again only if [`reopens`](Self::reopens).
+    ///
+    /// Calling it again must give the same object, or fail.
+    fn open(&mut self) -> Result<Box<dyn Stream>>;
+
+    /// A stream of `range`, which lies inside the object. Only if [`ranges`](Self::ranges).
+    fn range(&mut self, range: Range<u64>) -> Result<Box<dyn Stream>>;
+
+    /// The length in bytes, where it is known. For HTTP this is known after `open`.
+    fn len(&self) -> Option<u64>;
+
+    /// Whether parts can be read at any offset. For HTTP this is known after `open`.
+    fn ranges(&self) -> bool;
+
+    /// Whether `open` may be called again.
+    fn reopens(&self) -> bool;
+
+    /// How a person knows it: a path, or an address without credentials.
+    fn name(&self) -> String;
+}

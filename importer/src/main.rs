@@ -1,0 +1,2 @@
+//! The importer.
+fn main() {}
