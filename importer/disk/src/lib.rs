@@ -13,6 +13,7 @@
 //! arrived, never by what a header claims.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
+#![cfg_attr(test, allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_possible_wrap))]
 
 mod coverage;
 mod error;
@@ -21,7 +22,9 @@ mod field;
 mod format;
 mod offset;
 mod page;
-// pub mod qcow2;
+pub mod plan;
+pub mod qcow2;
+mod text;
 
 pub use coverage::Coverage;
 pub use error::{Error, Kind, Result};

@@ -1,0 +1,15 @@
+//! Names out of an image, made safe to show.
+
+/// Bytes from an image as one short printable line: control characters and invalid UTF-8 become `?`, a trailing NUL
+/// padding is cut, and more than 200 characters become `…`.
+#[must_use]
+pub fn printable(bytes: &[u8]) -> String {
+    let bytes = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
+    let clean = |c: char| if c.is_control() || c == char::REPLACEMENT_CHARACTER { '?' } else { c };
+    let lossy = String::from_utf8_lossy(bytes.get(..bytes.len().min(1024)).unwrap_or_default());
+    let mut line: String = lossy.chars().map(clean).take(200).collect();
+    if lossy.chars().count() > 200 {
+        line.push('…');
+    }
+    line
+}
