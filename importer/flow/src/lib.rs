@@ -11,6 +11,7 @@ mod error;
 pub mod sink;
 pub mod source;
 mod stream;
+mod sys;
 
 pub use error::{Error, Kind, Result};
 pub use sink::Sink;

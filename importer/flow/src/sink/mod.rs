@@ -1,15 +1,33 @@
 //! Where the disk goes.
 
-use crate::Result;
+mod block;
+mod fault;
+mod file;
+mod null;
+mod writeback;
+pub mod zeros;
+
+use std::fs;
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
+
+pub use block::BlockSink;
+pub use file::FileSink;
+pub use null::NullSink;
+
+use crate::{Error, Kind, Result};
 
 /// Where the disk goes. Writes come from several threads, in any order, and never overlap.
 ///
-/// A sink that is dropped without [`finish`](Self::finish) leaves nothing that looks complete.
+/// A sink that is dropped without [`finish`](Self::finish) leaves nothing that looks complete. What is neither written
+/// nor zeroed is undefined: a device shows there what it held before. After an error a sink is only good to be dropped.
 pub trait Sink: Send + Sync {
     /// Says how large the disk will be, before anything is written, where that is known. Fails when it can't fit.
+    ///
+    /// Until then nothing that existed is touched, so a target outlives a source that can't be opened.
     fn prepare(&self, size: Option<u64>) -> Result<()>;
 
-    /// Writes `bytes` at guest offset `at`.
+    /// Writes `bytes` at guest offset `at`. Zeros in it are recognised.
     fn write(&self, at: u64, bytes: &[u8]) -> Result<()>;
 
     /// Makes `len` bytes at guest offset `at` read as zeros.
@@ -30,3 +48,40 @@ pub struct Written {
     /// The size of the finished target in bytes.
     pub size: u64,
 }
+
+/// What a user may ask of a target.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// The final size in bytes: at least that of the disk. A file grows to it with zeros; a device must have it.
+    pub size: Option<u64>,
+    /// Reserve space for every byte, so that a guest never meets a full disk.
+    pub preallocate: bool,
+}
+
+/// The sink for `path`: a device when it is one, or else a file.
+///
+/// Nothing that exists is changed before [`Sink::prepare`].
+pub fn create(path: &Path, options: Options) -> Result<Box<dyn Sink>> {
+    if fs::metadata(path).is_ok_and(|target| target.file_type().is_block_device()) {
+        return Ok(Box::new(BlockSink::open(path, options)?));
+    }
+    Ok(Box::new(FileSink::create(path, options)?))
+}
+
+// === impl Options ===
+
+impl Options {
+    /// The final size for a disk of `disk` bytes.
+    fn fit(&self, name: &str, disk: u64) -> Result<u64> {
+        match self.size {
+            Some(size) if size < disk => Err(Error::new(
+                Kind::Target,
+                format!("{name}: the size asked for is {size} bytes, but the disk has {disk}: ask for at least that"),
+            )),
+            size => Ok(size.unwrap_or(disk)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod model;

@@ -1,6 +1,13 @@
 //! Where an image comes from.
 
+mod file;
+mod pipe;
+mod stdin;
+
 use std::ops::Range;
+
+pub use file::FileSource;
+pub use stdin::StdinSource;
 
 use crate::{Result, Stream};
 
@@ -8,6 +15,7 @@ use crate::{Result, Stream};
 ///
 /// A source can always be read once from the start. What else it can do is proved, not believed: `ranges` is true only
 /// when a range was asked for and answered, and the object can be recognised again (a strong validator, an open file).
+#[expect(clippy::len_without_is_empty, reason = "the length may be unknown, and nothing asks for 0")]
 pub trait Source: Send {
     /// A stream from the first byte. May be called again only if [`reopens`](Self::reopens).
     ///
