@@ -1,1 +1,52 @@
-//! The one HTTP client stack.
+//! The one HTTP client stack: what may be connected to, who is trusted, where redirects lead, and whether an answer is
+//! the object that was asked for.
+//!
+//! A [`Client`] holds the configuration and the idle connections; a [`Resource`] is one URL. [`Resource::get`] is a single
+//! attempt: it connects, follows redirects and judges the answer. Retrying, resuming and reading ranges in parallel are
+//! layers above it: every [`Error`] says whether trying again can help, a [`Body`] knows its
+//! [`offset`](Body::offset), and a [`Validator`] proves that the next answer is the same object.
+//!
+//! ```no_run
+//! # async fn example() -> dvcr_transport::Result<()> {
+//! use dvcr_transport::{Client, Config, Request};
+//!
+//! let client = Client::new(Config { idle_timeout: std::time::Duration::from_secs(30), ..Config::default() })?;
+//! let image = client.resource("https://cloud.example/jammy.img")?;
+//! let mut response = image.get(&Request::from(0..)).await?;
+//! while let Some(bytes) = response.body.next().await? {
+//!     println!("{} bytes", bytes.len());
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Costs: a connection carries one response at a time, also in HTTP/2, so that a slow reader stops nobody else. Data goes
+//! from the socket (or the TLS record) to the caller without a copy of ours. Memory per response is hyper's read buffer
+//! (at most 408 KiB) in HTTP/1, and the window of `H2_WINDOW` bytes in HTTP/2 when the reader is slower than the network.
+
+mod address;
+mod answer;
+mod base64;
+mod body;
+mod certificate;
+mod client;
+mod config;
+mod connect;
+mod connection;
+mod error;
+mod range;
+mod reach;
+mod resource;
+mod tls;
+mod validator;
+
+pub use address::Address;
+pub use answer::Coding;
+pub use body::Body;
+pub use client::Client;
+pub use config::Config;
+pub use error::{Error, Kind, Result};
+pub use range::{ByteRange, ContentRange};
+pub use reach::Reach;
+pub use resource::{Request, Resource, Response};
+pub use validator::Validator;

@@ -1,0 +1,168 @@
+//! One request to one server.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http_body_util::BodyExt;
+use hyper::Response;
+use hyper::body::{Body as _, Incoming};
+use hyper::header::{ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
+use tokio::time::timeout;
+
+use crate::address::Address;
+use crate::answer;
+use crate::config::{Config, Identity};
+use crate::connect::Connector;
+use crate::connection::{Connection, Idle};
+use crate::error::{Error, Kind, Result};
+use crate::resource::Resource;
+use crate::tls::Trust;
+
+/// Configuration, trust and idle connections. Cheap to clone; clones share everything.
+///
+/// All of it runs on the tokio runtime of the caller. A blocked resolver keeps a thread of the runtime's pool, so shut a
+/// runtime down with `shutdown_background`.
+#[derive(Clone)]
+pub struct Client {
+    pub(crate) inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) idle_timeout: Duration,
+    pub(crate) insecure: bool,
+    pub(crate) pool: Arc<Idle>,
+    identity: Identity,
+    connector: Connector,
+}
+
+impl Client {
+    /// A client with this configuration. Reads the certificate files; connects to nothing.
+    ///
+    /// # Errors
+    ///
+    /// `Kind::Usage` that names the file, header or setting at fault.
+    pub fn new(config: Config) -> Result<Self> {
+        let identity = Identity::new(&config)?;
+        let trust = Trust::new(&config.ca_files, config.insecure)?;
+        let Config { insecure, connect_timeout, idle_timeout, reach, .. } = config;
+        let connector = Connector { trust, reach, timeout: connect_timeout };
+        let inner = Inner { idle_timeout, insecure, pool: Arc::default(), identity, connector };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// The object at this URL. Connects to nothing.
+    ///
+    /// # Errors
+    ///
+    /// As [`Address::parse`].
+    pub fn resource(&self, url: &str) -> Result<Resource> {
+        Ok(Resource::new(self.clone(), Address::parse(url)?))
+    }
+}
+
+impl std::fmt::Debug for Client {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Client")
+    }
+}
+
+impl Inner {
+    /// Sends a GET to `here` and waits for the head of the answer. Credentials go along only where `owner`'s origin is.
+    pub(crate) async fn exchange(
+        &self,
+        owner: &Address,
+        here: &Address,
+        about: &[(HeaderName, HeaderValue)],
+    ) -> Result<(Response<Incoming>, Connection)> {
+        let headers = self.headers(owner, here, about);
+        // A waiting connection may have been closed by the server in the meantime, which says nothing about the request.
+        while let Some(mut connection) = self.pool.take(here.origin()) {
+            if let Ok(response) = self.send(&mut connection, here, headers.clone()).await? {
+                return Ok((response, connection));
+            }
+        }
+        let mut connection = self.connector.connect(here.origin()).await?;
+        let response = self.send(&mut connection, here, headers).await?;
+        let peer = connection.peer();
+        let response = response.map_err(|error| Error::broken(&error, &format!("before {peer} answered")))?;
+        Ok((response, connection))
+    }
+
+    async fn send(
+        &self,
+        connection: &mut Connection,
+        here: &Address,
+        headers: HeaderMap,
+    ) -> Result<hyper::Result<Response<Incoming>>> {
+        let peer = connection.peer();
+        timeout(self.idle_timeout, connection.get(here, headers)).await.unwrap_or_else(|_| {
+            let message = format!("{peer} did not answer within {:?}", self.idle_timeout);
+            Err(Error::new(Kind::Stalled, message))
+        })
+    }
+
+    fn headers(&self, owner: &Address, here: &Address, about: &[(HeaderName, HeaderValue)]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        headers.insert(USER_AGENT, self.identity.user_agent.clone());
+        headers.insert(ACCEPT, HeaderValue::from_static("*/*"));
+        // Ranges and lengths of an encoded body are those of the encoding.
+        headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        if let Some(login) = here.login() {
+            headers.insert(AUTHORIZATION, login.clone());
+        }
+        if here.origin() == owner.origin() {
+            if let Some(login) = owner.login() {
+                headers.insert(AUTHORIZATION, login.clone());
+            }
+            // A name that is given several times is sent several times, in place of ours.
+            for name in self.identity.headers.keys() {
+                headers.remove(name);
+            }
+            for (name, value) in &self.identity.headers {
+                headers.append(name, value.clone());
+            }
+        }
+        for (name, value) in about {
+            headers.insert(name, value.clone());
+        }
+        headers
+    }
+
+    /// What the server says about its refusal.
+    pub(crate) async fn refusal(&self, owner: &Address, here: &Address, response: Response<Incoming>) -> Error {
+        let (head, mut incoming) = response.into_parts();
+        let mut page = Vec::new();
+        let read = async {
+            while let Some(Ok(frame)) = incoming.frame().await {
+                page.extend_from_slice(&frame.into_data().unwrap_or_default());
+                if page.len() >= PAGE {
+                    break;
+                }
+            }
+        };
+        // Whatever came is good enough.
+        drop(timeout(self.idle_timeout, read).await);
+        page.truncate(PAGE);
+        let login = [owner, here].into_iter().filter_map(|address| address.login()?.to_str().ok()?.split(' ').nth(1));
+        let query = owner.query_values().chain(here.query_values());
+        let secrets = self.identity.secrets.iter().map(String::as_str).chain(login).chain(query);
+        answer::refusal(head.status, &head.headers, &answer::excerpt(&page, secrets))
+    }
+
+    /// Makes a connection free for the next request, if little is left of its response.
+    pub(crate) async fn recycle(&self, here: &Address, response: Response<Incoming>, connection: Connection) {
+        let mut incoming = response.into_body();
+        if incoming.size_hint().exact().is_none_or(|len| len > DRAIN) {
+            return;
+        }
+        let drain = async { while let Some(Ok(_)) = incoming.frame().await {} };
+        if timeout(self.idle_timeout, drain).await.is_ok() && incoming.is_end_stream() {
+            self.pool.put(here.origin().clone(), connection);
+        }
+    }
+}
+
+/// How much of an error page is read.
+const PAGE: usize = 4096;
+/// Reading this much is quicker than a new connection.
+const DRAIN: u64 = 16 << 10;

@@ -1,0 +1,243 @@
+//! One object of the web.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use hyper::body::Body as _;
+use hyper::header::{HeaderName, HeaderValue, IF_RANGE, RANGE};
+
+use crate::address::{Address, Scheme};
+use crate::answer::{Answer, Coding, Meta};
+use crate::body::{Body, Open};
+use crate::client::Client;
+use crate::error::{Error, Kind, Result};
+use crate::range::{ByteRange, ContentRange};
+use crate::validator::Validator;
+
+/// The object at a URL. Cheap to clone; clones share where redirects have led.
+#[derive(Clone, Debug)]
+pub struct Resource {
+    client: Client,
+    address: Arc<Address>,
+    /// Where the last redirect led.
+    found: Arc<Mutex<Option<Address>>>,
+}
+
+/// What to ask for.
+#[derive(Clone, Debug, Default)]
+pub struct Request {
+    /// These bytes, or all of them. `0..` asks for all and learns whether there are ranges.
+    pub range: Option<ByteRange>,
+    /// The range only if the object is still the same; a part of another object is refused as `Kind::Changed`.
+    pub same: Option<Validator>,
+}
+
+/// An object, or a part of it.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Response {
+    /// The status: 200, 203 or 206; 416 for an object without bytes.
+    pub status: u16,
+    /// Length of the whole object, before a [`Coding`] is undone; `None` where the server does not say.
+    pub len: Option<u64>,
+    /// The bytes that come, if a range was asked for and the server gives one: the asked range or its first part. `None`
+    /// means that all bytes come.
+    pub range: Option<ContentRange>,
+    /// Proof of which object it is. After a range with [`Request::same`] was answered by the whole, compare it.
+    pub validator: Option<Validator>,
+    /// The `Content-Type` header: a hint.
+    pub content_type: Option<String>,
+    /// Encodings that the server applied unasked, in order. Ranges of such an object are ranges of the encoded bytes.
+    pub codings: Vec<Coding>,
+    /// Where redirects led.
+    pub final_url: Address,
+    /// Who answered; `None` for an object without bytes.
+    pub peer: Option<SocketAddr>,
+    /// The bytes.
+    pub body: Body,
+}
+
+impl<R: Into<ByteRange>> From<R> for Request {
+    fn from(range: R) -> Self {
+        Self { range: Some(range.into()), same: None }
+    }
+}
+
+impl Request {
+    /// The same, but only of the object that `validator` proves.
+    #[must_use]
+    pub fn same(self, validator: Validator) -> Self {
+        Self { same: Some(validator), ..self }
+    }
+
+    fn headers(&self) -> Result<Vec<(HeaderName, HeaderValue)>> {
+        let value = |text: &str| {
+            HeaderValue::from_str(text).map_err(|_| Error::new(Kind::Protocol, "the validator is no header value"))
+        };
+        let mut headers = Vec::new();
+        if let Some(range) = &self.range {
+            headers.push((RANGE, value(&range.header()?)?));
+            if let Some(same) = &self.same {
+                headers.push((IF_RANGE, value(same.if_range())?));
+            }
+        }
+        Ok(headers)
+    }
+}
+
+impl Resource {
+    pub(crate) fn new(client: Client, address: Address) -> Self {
+        Self { client, address: Arc::new(address), found: Arc::default() }
+    }
+
+    /// The URL, as it was given.
+    #[must_use]
+    pub fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// Asks once, and follows redirects. Later requests go directly to where the redirects led; if that address fails, it
+    /// is forgotten and the URL is asked for a fresh one, once. So is the URL itself if a redirect leads to a failure: one
+    /// mirror of many may be stale.
+    ///
+    /// Costs one connection, or none if one is idle.
+    ///
+    /// # Errors
+    ///
+    /// See [`Kind`]. [`Error::is_transient`] says whether asking again may help. Any status but those of [`Response`] is an
+    /// error.
+    pub async fn get(&self, request: &Request) -> Result<Response> {
+        let found = self.found.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let failure = match self.follow(found.as_ref(), request).await {
+            Ok(response) => return Ok(self.remember(response)),
+            Err(failure) => failure,
+        };
+        if !failure.elsewhere || !may_differ(failure.error.kind()) {
+            return Err(failure.error);
+        }
+        *self.found.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        let response = self.follow(None, request).await.map_err(|failure| failure.error)?;
+        Ok(self.remember(response))
+    }
+
+    fn remember(&self, response: Response) -> Response {
+        let found = (response.final_url != *self.address).then(|| response.final_url.clone());
+        *self.found.lock().unwrap_or_else(PoisonError::into_inner) = found;
+        response
+    }
+
+    async fn follow(&self, from: Option<&Address>, request: &Request) -> Result<Response, Failure> {
+        let mut request = request.clone();
+        let mut hops = vec![from.unwrap_or(&self.address).clone()];
+        loop {
+            let here = hops.last().unwrap_or(&self.address);
+            let place = Place { url: &self.address, here };
+            let fail = |error: Error| Failure { error: error.at(&place), elsewhere: *here != *self.address };
+            match self.step(here, &place, &request).await.map_err(fail)? {
+                Step::Found(response) => return Ok(*response),
+                Step::WithoutRange => request = Request::default(),
+                Step::Elsewhere(next) => {
+                    if hops.contains(&next) {
+                        let message = format!("redirected to {next} again: the redirects go in a circle");
+                        return Err(fail(Error::new(Kind::Redirect, message)));
+                    }
+                    if hops.len() > MAX_REDIRECTS {
+                        let message = format!("redirected more than {MAX_REDIRECTS} times: use the final address");
+                        return Err(fail(Error::new(Kind::Redirect, message)));
+                    }
+                    hops.push(next);
+                }
+            }
+        }
+    }
+
+    /// One request, and what its answer means.
+    async fn step(&self, here: &Address, place: &Place<'_>, request: &Request) -> Result<Step> {
+        let inner = &self.client.inner;
+        let (response, connection) = inner.exchange(&self.address, here, &request.headers()?).await?;
+        let (status, body) = (response.status(), response.body().size_hint().exact());
+        let range = request.range.as_ref();
+        let (meta, part) = match Answer::judge(status, response.headers(), body, range, request.same.as_ref())? {
+            Answer::Whole(meta) => (meta, None),
+            Answer::Part(meta, part) => (meta, Some(part)),
+            Answer::Empty => {
+                inner.recycle(here, response, connection).await;
+                let meta = Meta { len: Some(0), validator: None, content_type: None, codings: Vec::new() };
+                return Ok(Step::found(status.as_u16(), meta, None, here, None, Body::empty()));
+            }
+            Answer::NoRanges => {
+                inner.recycle(here, response, connection).await;
+                return Ok(Step::WithoutRange);
+            }
+            Answer::Elsewhere(location) => {
+                let next = here.join(&location)?;
+                if here.origin().scheme == Scheme::Https && next.origin().scheme == Scheme::Http && !inner.insecure {
+                    let message = format!("redirected from https to {next}, which is not secure: refused");
+                    return Err(Error::new(Kind::Redirect, message));
+                }
+                inner.recycle(here, response, connection).await;
+                return Ok(Step::Elsewhere(next));
+            }
+            Answer::Refused => return Err(inner.refusal(&self.address, here, response).await),
+        };
+        let peer = connection.peer();
+        let (start, expected) = part.map_or((0, body), |part| (part.start, Some(part.len())));
+        let (origin, pool) = (here.origin().clone(), Arc::clone(&inner.pool));
+        let open = Open { incoming: response.into_body(), connection, origin, pool };
+        let body = Body::new(open, place.to_string(), inner.idle_timeout, start, expected);
+        Ok(Step::found(status.as_u16(), meta, part, here, Some(peer), body))
+    }
+}
+
+/// Where a request led.
+enum Step {
+    Found(Box<Response>),
+    Elsewhere(Address),
+    /// To be asked again, for all bytes.
+    WithoutRange,
+}
+
+impl Step {
+    fn found(
+        status: u16,
+        meta: Meta,
+        range: Option<ContentRange>,
+        here: &Address,
+        peer: Option<SocketAddr>,
+        body: Body,
+    ) -> Self {
+        let Meta { len, validator, content_type, codings } = meta;
+        let final_url = here.clone();
+        Self::Found(Box::new(Response { status, len, range, validator, content_type, codings, final_url, peer, body }))
+    }
+}
+
+/// An error, and whether it came from another address than the one that was given.
+struct Failure {
+    error: Error,
+    elsewhere: bool,
+}
+
+/// Whether a fresh address from the original URL may do better.
+fn may_differ(kind: Kind) -> bool {
+    !matches!(kind, Kind::Usage | Kind::Redirect | Kind::Forbidden)
+}
+
+/// The URL, and where redirects have led.
+struct Place<'a> {
+    url: &'a Address,
+    here: &'a Address,
+}
+
+impl fmt::Display for Place<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.url)?;
+        if self.here != self.url {
+            write!(f, " (redirected to {})", self.here)?;
+        }
+        Ok(())
+    }
+}
+
+const MAX_REDIRECTS: usize = 10;

@@ -1,0 +1,194 @@
+//! TLS, and HTTP/2 over it.
+
+use std::path::PathBuf;
+
+use dvcr_transport::{Client, Config, Error, Kind, Request};
+use fixtures::http::{Authority, Identity, Object, Reply, Server, Settings};
+use tempfile::TempDir;
+
+use super::{failure, read, sample, whole, with};
+
+/// A server that proves itself with `identity`, and says its version and what was asked.
+fn server(identity: Identity, http2: bool) -> Server {
+    let settings = Settings { identity: Some(identity), http2, ..Settings::default() };
+    Server::with(settings, |seen| Reply::ok(format!("{} {}", seen.version, seen.target)))
+}
+
+/// A client that trusts these certificates too.
+fn trusting(folder: &TempDir, files: &[String]) -> Config {
+    let write = |(number, pem): (usize, &String)| {
+        let file: PathBuf = folder.path().join(format!("bundle-{number}"));
+        std::fs::write(&file, pem).unwrap();
+        file
+    };
+    Config { ca_files: files.iter().enumerate().map(write).collect(), ..Config::default() }
+}
+
+async fn distrust(config: Config, url: &str) -> Error {
+    let error = failure(&with(config, url)).await;
+    assert_eq!((error.kind(), error.is_transient()), (Kind::Tls, false), "{error}");
+    error
+}
+
+#[tokio::test]
+async fn a_given_authority_is_trusted_in_both_versions() {
+    let (other, authority) = (Authority::new("other"), Authority::new("test"));
+    let folder = tempfile::tempdir().unwrap();
+    let config = trusting(&folder, &[other.pem(), authority.pem()]);
+    for (http2, version) in [(false, "1"), (true, "2")] {
+        let server = server(authority.issue(&["localhost", "127.0.0.1"]), http2);
+        for url in [server.url("/a%2Bb?c=%3A"), server.url_by_name("localhost", "/a%2Bb?c=%3A")] {
+            let body = whole(&with(config.clone(), &url)).await;
+            assert_eq!(String::from_utf8_lossy(&body), format!("{version} /a%2Bb?c=%3A"));
+        }
+        assert_eq!(server.seen()[1].header("host"), Some(format!("localhost:{}", server.address().port()).as_str()));
+    }
+}
+
+#[tokio::test]
+async fn an_unknown_authority_is_named() {
+    let server = server(Authority::new("nobody knows").issue(&["localhost"]), false);
+    let url = server.url_by_name("localhost", "/");
+    let error = distrust(Config::default(), &url).await;
+    let words = "the server is not trusted: the certificate of localhost (\"server\", issued by \"nobody knows\") is not \
+                 signed by a trusted authority: give its authority's certificate with --ca FILE";
+    assert_eq!(error.to_string(), format!("{url}: {words}"));
+    assert_eq!(server.seen().len(), 0);
+}
+
+#[tokio::test]
+async fn a_wrong_name_is_told_with_the_right_ones() {
+    let authority = Authority::new("test");
+    let folder = tempfile::tempdir().unwrap();
+    let config = trusting(&folder, &[authority.pem()]);
+    let server = server(authority.issue(&["right.example", "10.1.2.3"]), false);
+    let error = distrust(config.clone(), &server.url_by_name("localhost", "/")).await.to_string();
+    assert!(error.contains("the certificate of localhost ") && error.contains("right.example"), "{error}");
+    let error = distrust(config, &server.url("/")).await.to_string();
+    assert!(error.contains("the certificate of 127.0.0.1 ") && error.contains("10.1.2.3"), "{error}");
+}
+
+#[tokio::test]
+async fn an_expired_certificate_is_told() {
+    let authority = Authority::new("test");
+    let folder = tempfile::tempdir().unwrap();
+    let config = trusting(&folder, &[authority.pem()]);
+    let server = server(authority.issue_expired(&["127.0.0.1"]), false);
+    let error = distrust(config, &server.url("/")).await.to_string();
+    assert!(error.contains("expired") && error.contains("days ago"), "{error}");
+}
+
+#[tokio::test]
+async fn the_very_certificate_is_trusted_where_its_name_fits() {
+    let folder = tempfile::tempdir().unwrap();
+    let signed = Authority::new("not given").issue(&["127.0.0.1"]);
+    for identity in [Identity::self_signed_authority(&["127.0.0.1"]), signed] {
+        let config = trusting(&folder, &[identity.pem()]);
+        let server = server(identity, true);
+        assert_eq!(whole(&with(config.clone(), &server.url("/"))).await, b"2 /");
+        let error = distrust(config, &server.url_by_name("localhost", "/")).await.to_string();
+        assert!(error.contains("is for 127.0.0.1 only"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn the_very_certificate_is_not_trusted_once_expired() {
+    let folder = tempfile::tempdir().unwrap();
+    let identity = Authority::new("not given").issue_expired(&["127.0.0.1"]);
+    let config = trusting(&folder, &[identity.pem()]);
+    let server = server(identity, false);
+    assert!(distrust(config, &server.url("/")).await.to_string().contains("expired"));
+}
+
+#[tokio::test]
+async fn an_authority_as_server_is_told_what_to_do() {
+    let server = server(Identity::self_signed_authority(&["127.0.0.1"]), false);
+    let error = distrust(Config::default(), &server.url("/")).await.to_string();
+    assert!(error.contains("marked as an authority") && error.contains("self-signed"), "{error}");
+}
+
+#[tokio::test]
+async fn insecure_trusts_anyone() {
+    let config = Config { insecure: true, ..Config::default() };
+    let authority = Authority::new("nobody knows");
+    for identity in [
+        authority.issue(&["wrong.example"]),
+        authority.issue_expired(&[]),
+        Identity::self_signed_authority(&["wrong.example"]),
+    ] {
+        let server = server(identity, true);
+        assert_eq!(whole(&with(config.clone(), &server.url("/"))).await, b"2 /");
+    }
+}
+
+#[tokio::test]
+async fn a_server_without_tls_is_told() {
+    let server = Server::start(|_| Reply::raw("HTTP/1.1 400 Bad Request\r\n\r\n"));
+    // It reads until an empty line, which the random bytes of a handshake need not have; so it is one that speaks first.
+    drop(server);
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let speaker = tokio::spawn(async move {
+        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+        let (mut stream, _) = listener.accept().await.unwrap();
+        stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await.unwrap();
+        let mut rest = Vec::new();
+        drop(stream.read_to_end(&mut rest).await);
+    });
+    let error = distrust(Config::default(), &format!("https://{address}/")).await.to_string();
+    assert!(error.contains("does not speak TLS"), "{error}");
+    speaker.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_handshake_that_breaks_is_transient() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let closer = tokio::spawn(async move { drop(listener.accept().await.unwrap()) });
+    let error = failure(&with(Config::default(), &format!("https://{address}/"))).await;
+    assert_eq!((error.kind(), error.is_transient()), (Kind::Cut, true), "{error}");
+    closer.await.unwrap();
+}
+
+#[tokio::test]
+async fn http2_ranges_share_a_connection_and_survive_cuts() {
+    let content = sample(3_000_000);
+    let object = Object::new(content.clone());
+    let settings =
+        Settings { identity: Some(Authority::new("test").issue(&["127.0.0.1"])), http2: true, ..Settings::default() };
+    let server = Server::with(settings, move |seen| match seen.header("range") {
+        Some("bytes=1000000-1999999") => object.answer(seen).fault_at(400_000, Reply::cut),
+        Some("bytes=2000000-2999999") => object.answer(seen).chunked(),
+        _ => object.answer(seen),
+    });
+    let client = Client::new(Config { insecure: true, ..Config::default() }).unwrap();
+    let resource = client.resource(&server.url("/")).unwrap();
+    for range in [0..1_000_000, 2_000_000..3_000_000] {
+        let answer = resource.get(&Request::from(range.start as u64..range.end as u64)).await.unwrap();
+        assert_eq!((answer.status, answer.len), (206, Some(3_000_000)));
+        assert_eq!(read(answer).await.unwrap(), content[range]);
+    }
+    assert_eq!(server.connections(), 1);
+    let mut cut = resource.get(&Request::from(1_000_000..2_000_000)).await.unwrap();
+    let error = loop {
+        match cut.body.next().await {
+            Ok(Some(_)) => {}
+            Ok(None) => panic!("ended"),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!((error.kind(), error.is_transient()), (Kind::Cut, true), "{error}");
+    assert_eq!(cut.body.offset(), 1_400_000);
+    assert!(error.to_string().contains("at offset 1400000 of 2000000"), "{error}");
+}
+
+#[tokio::test]
+async fn an_http2_body_without_a_length_ends_where_it_ends() {
+    let settings =
+        Settings { identity: Some(Authority::new("test").issue(&["x"])), http2: true, ..Settings::default() };
+    let server = Server::with(settings, |_| Reply::ok("abc").chunked());
+    let config = Config { insecure: true, ..Config::default() };
+    let answer = with(config, &server.url("/")).get(&Request::from(0..)).await.unwrap();
+    assert_eq!((answer.len, answer.body.remaining()), (None, None));
+    assert_eq!(read(answer).await.unwrap(), b"abc");
+}
