@@ -1,0 +1,51 @@
+# The commands people and CI run. `make` alone lists them.
+
+SHELL := /bin/bash
+export PATH := $(PATH):/usr/sbin:/sbin:$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
+RELEASE := $(or $(CARGO_TARGET_DIR),target)/release
+
+# The pure crates: no tool and no network is needed to test them.
+PURE := -p importer-disk -p importer-codec
+
+# The steps of `test` use both cores themselves.
+.NOTPARALLEL:
+.PHONY: help check test bench fuzz demo setup lint unit doctest deny smoke
+
+help: ## This list
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
+
+check: lint ## Format, clippy, unit tests of the pure crates: under a minute when warm
+	cargo test -q --lib $(PURE)
+
+# The unit tests come last, so that their summary is the last thing one sees.
+test: setup lint deny smoke doctest unit ## Everything; installs what it needs first
+
+setup: ## Installs the tools of the tests where they are missing
+	@scripts/setup.sh
+
+lint:
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets -- -D warnings
+
+unit:
+	cargo nextest run --workspace
+
+doctest:
+	cargo test -q --doc --workspace
+
+deny:
+	cargo deny --log-level error check bans licenses sources
+
+smoke: # every fuzz target for ten seconds
+	@scripts/fuzz.sh 10
+
+fuzz: setup ## Every fuzz target for SECONDS=600
+	@scripts/fuzz.sh $(or $(SECONDS),600)
+
+bench: setup ## The numbers of the design, with rivals; writes benches/RESULTS.md. ARGS="--quick --only NAME"
+	cargo build --release -p importer -p benches
+	$(RELEASE)/benches --importer $(RELEASE)/importer $(ARGS)
+
+demo: setup ## An ext4 disk, served by nginx, imported and examined
+	cargo build --release -p importer
+	@scripts/demo.sh $(RELEASE)/importer

@@ -1,0 +1,76 @@
+#!/usr/bin/env bash
+# Installs what the tests and benchmarks call, where it is missing: Debian's packages (as root), cargo's tools (as anyone).
+#   scripts/setup.sh         everything
+#   scripts/setup.sh debian  only the packages
+set -euo pipefail
+
+export PATH="$PATH:/usr/sbin:/sbin:${CARGO_HOME:-$HOME/.cargo}/bin"
+
+# command or file that proves it → package
+needed='
+cc              build-essential
+curl            curl
+qemu-img        qemu-utils
+qemu-io         qemu-utils
+qemu-nbd        qemu-utils
+nbdcopy         libnbd-bin
+nginx           nginx-light
+mkfs.ext4       e2fsprogs
+debugfs         e2fsprogs
+gzip            gzip
+pigz            pigz
+bgzip           tabix
+xz              xz-utils
+zstd            zstd
+lz4             lz4
+bzip2           bzip2
+zip             zip
+tar             tar
+genisoimage     genisoimage
+xorriso         xorriso
+losetup         util-linux
+git             git
+'
+
+missing=()
+while read -r command package; do
+    [ -n "$command" ] || continue
+    command -v "$command" >/dev/null || missing+=("$package")
+done <<<"$needed"
+
+if [ ${#missing[@]} -gt 0 ]; then
+    mapfile -t missing < <(printf '%s\n' "${missing[@]}" | sort -u)
+    if ! command -v apt-get >/dev/null; then
+        echo "setup: this is no Debian; install by hand what gives these packages there: ${missing[*]}" >&2
+        exit 1
+    fi
+    sudo=
+    if [ "$(id -u)" -ne 0 ]; then
+        sudo='sudo -n'
+        if ! $sudo true 2>/dev/null; then
+            echo "setup: not root; ask somebody who is for: apt-get install ${missing[*]}" >&2
+            exit 1
+        fi
+    fi
+    echo "setup: installing ${missing[*]}"
+    install=($sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends)
+    # The package lists of a fresh machine are absent or stale: then, and only then, they are fetched once.
+    if ! "${install[@]}" "${missing[@]}" >/dev/null 2>&1; then
+        $sudo apt-get update -q
+        "${install[@]}" "${missing[@]}"
+    fi
+fi
+
+[ "${1-}" = debian ] && exit 0
+
+if ! command -v cargo >/dev/null; then
+    echo "setup: cargo is missing; rustup.rs installs it, and rust-toolchain.toml chooses the version" >&2
+    exit 1
+fi
+for tool in nextest deny fuzz; do
+    if ! cargo "$tool" --version >/dev/null 2>&1; then
+        echo "setup: building cargo-$tool (minutes, once)"
+        # In its own target folder: its lockfile has nothing to do with ours.
+        env -u CARGO_TARGET_DIR cargo install --locked "cargo-$tool"
+    fi
+done
