@@ -15,16 +15,22 @@
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 #![cfg_attr(test, allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_possible_wrap))]
 
+mod claims;
 mod coverage;
 mod error;
 mod extent;
 mod field;
 mod format;
+mod guid;
 mod offset;
 mod page;
 pub mod plan;
 pub mod qcow2;
+mod table;
+#[cfg(test)]
+pub(crate) mod testing;
 mod text;
+pub mod vdi;
 
 pub use coverage::Coverage;
 pub use error::{Error, Kind, Result};
