@@ -31,6 +31,7 @@ mod table;
 pub(crate) mod testing;
 mod text;
 pub mod vdi;
+pub mod vhd;
 
 pub use coverage::Coverage;
 pub use error::{Error, Kind, Result};

@@ -13,3 +13,11 @@ pub fn printable(bytes: &[u8]) -> String {
     }
     line
 }
+
+/// The same for UTF-16.
+pub(crate) fn printable_utf16(units: impl Iterator<Item = u16>) -> String {
+    // A name of 200 characters has at most 400 units.
+    let units = units.take_while(|unit| *unit != 0).take(402);
+    let name: String = char::decode_utf16(units).map(|c| c.unwrap_or(char::REPLACEMENT_CHARACTER)).collect();
+    printable(name.as_bytes())
+}
