@@ -1,0 +1,166 @@
+//! What a stream decoder is.
+
+use bytes::{Buf, Bytes, BytesMut};
+
+use crate::{Error, Kind, Result};
+
+/// A stream decoder, pushed: compressed bytes go in, bytes come out.
+///
+/// It reads all members, frames and streams to the true end of the input. The memory it holds is bounded by its
+/// [`Limits`] whatever the input asks for, and the output by the room the caller gives.
+pub trait Decode: Send {
+    /// Decodes from the front of `input` into the spare capacity of `output`.
+    ///
+    /// What was used is taken off `input`; what was made is appended to `output`, which is never grown. `end` says that
+    /// no more input will come after this one; it may be passed at any time, and must stay true after that.
+    ///
+    /// Errors are final: the same error comes again from then on.
+    fn decode(&mut self, input: &mut Bytes, output: &mut BytesMut, end: bool) -> Result<Status>;
+
+    /// How many bytes of input were used so far.
+    fn consumed(&self) -> u64;
+}
+
+/// What a decoder waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// All input was used, and more must come. Never with `end`.
+    NeedInput,
+    /// The spare capacity of the output is used up; call again with room, and with what is left of the input.
+    OutputFull,
+    /// The input is complete and so is the output.
+    Done,
+}
+
+/// What a decoder may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// The largest window or dictionary a stream may ask for, with the decoder's own needs, in bytes (zstd, xz). The
+    /// other formats have a fixed size: gzip 64 KiB, bzip2 4 MiB, lz4 9 MiB.
+    pub memory: u64,
+    /// The most memory for decoding blocks side by side, in bytes (xz). A block that does not fit beside the others
+    /// waits; one that does not fit at all is decoded as a stream, in one thread.
+    pub parallel: u64,
+    /// How many blocks may be decoded side by side (xz); 1 makes no thread.
+    pub threads: u32,
+}
+
+impl Default for Limits {
+    /// 128 MiB each, as `zstd -d` allows without `--long`, and two threads.
+    fn default() -> Self {
+        Self { memory: 128 << 20, parallel: 128 << 20, threads: 2 }
+    }
+}
+
+/// One format's state machine. What is the same for all of them is in [`Decoder`].
+pub(crate) trait Machine: Send {
+    /// The name of the format.
+    const NAME: &'static str;
+    /// What its stream consists of.
+    const UNIT: &'static str;
+
+    /// Goes on until it needs something. The output has room.
+    fn step(&mut self, input: &mut Bytes, output: &mut BytesMut) -> Result<Step>;
+}
+
+/// What a [`Machine`] needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// More input; without it the stream is cut.
+    NeedInput,
+    /// More input, or the end: the last unit is complete. The input is empty.
+    Boundary,
+    /// More room.
+    OutputFull,
+}
+
+/// A [`Machine`] with its place in the stream.
+pub(crate) struct Decoder<M> {
+    machine: M,
+    consumed: u64,
+    failed: Option<Error>,
+}
+
+impl<M: Machine> Decoder<M> {
+    pub(crate) fn new(machine: M) -> Self {
+        Self { machine, consumed: 0, failed: None }
+    }
+}
+
+impl<M: Machine> Decode for Decoder<M> {
+    fn decode(&mut self, input: &mut Bytes, output: &mut BytesMut, end: bool) -> Result<Status> {
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
+        if room(output) == 0 {
+            return Ok(Status::OutputFull);
+        }
+        let before = input.remaining();
+        let step = self.machine.step(input, output);
+        self.consumed += (before - input.remaining()) as u64;
+        let status = match step {
+            Ok(Step::OutputFull) => Ok(Status::OutputFull),
+            Ok(Step::Boundary) if end => Ok(Status::Done),
+            Ok(Step::NeedInput) if end => Err(Error::new(
+                Kind::Truncated,
+                format!("the data end in the middle of a {}; the file is cut, get it again", M::UNIT),
+            )),
+            Ok(Step::Boundary | Step::NeedInput) => Ok(Status::NeedInput),
+            Err(error) => Err(error),
+        };
+        status.map_err(|error| {
+            let error = error.of(M::NAME).at(self.consumed);
+            self.failed = Some(error.clone());
+            error
+        })
+    }
+
+    fn consumed(&self) -> u64 {
+        self.consumed
+    }
+}
+
+/// The spare capacity of a buffer in bytes.
+pub(crate) fn room(output: &BytesMut) -> usize {
+    output.capacity() - output.len()
+}
+
+/// Takes the zeros off the front of `input`; gives how many there were.
+pub(crate) fn skip_zeros(input: &mut Bytes) -> usize {
+    let zeros = input.iter().position(|&byte| byte != 0).unwrap_or(input.len());
+    input.advance(zeros);
+    zeros
+}
+
+/// Takes up to `left` bytes off the front of `input`; gives how many remain to be skipped.
+pub(crate) fn skip(input: &mut Bytes, left: u64) -> u64 {
+    let len = usize::try_from(left).unwrap_or(usize::MAX).min(input.len());
+    input.advance(len);
+    left - len as u64
+}
+
+/// The error for bytes behind the last unit.
+pub(crate) fn trailing(unit: &str) -> Error {
+    Error::new(
+        Kind::Trailing,
+        format!("something that is no {unit} follows the last {unit}; the file is damaged or was put together wrongly"),
+    )
+}
+
+/// A number of bytes as whole MiB, rounded up.
+pub(crate) fn mib(bytes: u64) -> u64 {
+    bytes.div_ceil(1 << 20)
+}
+
+/// The error for a stream that needs more memory than is allowed.
+pub(crate) fn too_large(what: &str, needed: u64, allowed: u64) -> Error {
+    Error::new(
+        Kind::Memory,
+        format!(
+            "{what} needs {} MiB of memory and {} MiB are allowed; raise --memory to at least {}Mi",
+            mib(needed),
+            allowed >> 20,
+            mib(needed)
+        ),
+    )
+}
