@@ -6,7 +6,7 @@
 //! - [`wrapper`] decides, by content alone, what an image is wrapped in, and gives the decoder for it.
 //! - [`Decode`] is what every stream decoder implements: input is pushed, output is taken by capacity, so that a bomb
 //!   costs time in the caller's hands, never memory.
-//! - [`tar`] walks an archive.
+//! - [`tar`] walks an archive; [`archive`] finds the one disk in it (a plain tar, or an OVA by its OVF).
 //!
 //! Bytes that follow the last member of a stream are never ignored: zeros are padding, anything else is
 //! [`Kind::Trailing`]. gzip, zstd, bzip2 and lz4 take any number of zeros, xz only multiples of four (its specification
@@ -14,12 +14,14 @@
 //! zeros only.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
+pub mod archive;
 mod bzip2;
 mod decode;
 mod error;
 mod gather;
 mod gzip;
 mod lz4;
+mod ovf;
 mod printable;
 mod spare;
 pub mod tar;

@@ -24,7 +24,7 @@ pub enum Wrapper {
     Bzip2,
     /// The lz4 frame format.
     Lz4,
-    /// A tar archive; an OVA too. It is read by [`Tar`](crate::tar::Tar).
+    /// A tar archive; an OVA too. It is read by [`archive::Member`](crate::archive::Member).
     Tar,
 }
 
