@@ -7,6 +7,7 @@
 //! - [`Decode`] is what every stream decoder implements: input is pushed, output is taken by capacity, so that a bomb
 //!   costs time in the caller's hands, never memory.
 //! - [`tar`] walks an archive; [`archive`] finds the one disk in it (a plain tar, or an OVA by its OVF).
+//! - [`cluster`] unpacks the whole compressed units of disk images.
 //!
 //! Bytes that follow the last member of a stream are never ignored: zeros are padding, anything else is
 //! [`Kind::Trailing`]. gzip, zstd, bzip2 and lz4 take any number of zeros, xz only multiples of four (its specification
@@ -16,6 +17,7 @@
 
 pub mod archive;
 mod bzip2;
+pub mod cluster;
 mod decode;
 mod error;
 mod gather;
