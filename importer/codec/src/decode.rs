@@ -100,6 +100,10 @@ impl<M: Machine> Decode for Decoder<M> {
         self.consumed += (before - input.remaining()) as u64;
         let status = match step {
             Ok(Step::OutputFull) => Ok(Status::OutputFull),
+            // Or the caller would ask for ever.
+            Ok(Step::Boundary | Step::NeedInput) if input.has_remaining() => {
+                Err(Error::new(Kind::Ours, "the decoder makes no progress"))
+            }
             Ok(Step::Boundary) if end => Ok(Status::Done),
             Ok(Step::NeedInput) if end => Err(Error::new(
                 Kind::Truncated,

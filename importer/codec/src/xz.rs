@@ -109,10 +109,7 @@ impl Machine for Xz {
                         }
                         Ok(_) if room(output) == 0 => return Ok(Step::OutputFull),
                         // Blocks in other threads may still be at work; what they make is taken with the next input.
-                        Ok(_) if input.is_empty() => return Ok(Step::NeedInput),
-                        Ok(_) if done.used == 0 && done.made == 0 => {
-                            return Err(Error::new(Kind::Ours, "liblzma makes no progress"));
-                        }
+                        Ok(_) if input.is_empty() || done.used == 0 && done.made == 0 => return Ok(Step::NeedInput),
                         Ok(_) => State::Body,
                         Err(error) => return Err(explain(error, Some(stream), memory)),
                     }
