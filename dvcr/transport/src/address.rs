@@ -123,10 +123,18 @@ impl Address {
         self.login.as_ref()
     }
 
-    /// The values in the query, which may be secret.
-    pub(crate) fn query_values(&self) -> impl Iterator<Item = &str> {
+    /// The values in the query, which may be secret, as they are and decoded.
+    pub(crate) fn query_values(&self) -> impl Iterator<Item = String> {
         let query = self.target.split_once('?').map(|(_, query)| query);
-        query.into_iter().flat_map(|query| query.split('&')).map(|pair| pair.split_once('=').map_or(pair, |(_, v)| v))
+        let pairs = query.into_iter().flat_map(|query| query.split('&'));
+        let values = pairs.map(|pair| pair.split_once('=').map_or(pair, |(_, value)| value));
+        values.flat_map(|value| [value.to_owned(), String::from_utf8_lossy(&percent_decoded(value)).into_owned()])
+    }
+
+    /// The credentials in the URL as they are sent, without the word in front.
+    pub(crate) fn login_secrets(&self) -> impl Iterator<Item = String> {
+        let login = self.login.as_ref().and_then(|login| login.to_str().ok()?.split_once(' '));
+        login.into_iter().map(|(_, encoded)| encoded.to_owned())
     }
 }
 

@@ -70,8 +70,9 @@ impl Answer {
             }
             416 if text(headers, CONTENT_RANGE).and_then(ContentRange::unsatisfied) == Some(0) => Ok(Self::Empty),
             416 if range.is_some_and(|range| range.start == 0) => Ok(Self::NoRanges),
-            301 | 302 | 303 | 307 | 308 => match headers.get(LOCATION) {
+            300 | 301 | 302 | 303 | 307 | 308 => match headers.get(LOCATION) {
                 Some(location) => Ok(Self::Elsewhere(location.as_bytes().to_vec())),
+                None if status == StatusCode::MULTIPLE_CHOICES => Ok(Self::Refused),
                 None => {
                     let message = format!("the server redirects ({status}) without saying where to");
                     Err(Error::new(Kind::Redirect, message))
@@ -174,12 +175,13 @@ pub(crate) fn refusal(status: StatusCode, headers: &HeaderMap, excerpt: &str) ->
     Error::new(Kind::Status(status.as_u16()), format!("{message}: {hint}"))
 }
 
-/// The first words of an error page: markup is taken out, and nothing is shown of a page that repeats a secret.
+/// The first words of an error page, without markup, up to the first of the `secrets` that it repeats.
 pub(crate) fn excerpt<'a>(page: &[u8], secrets: impl Iterator<Item = &'a str>) -> String {
     let page = String::from_utf8_lossy(page);
+    let shown = secrets.filter(|secret| !secret.is_empty()).filter_map(|secret| page.find(secret)).min();
     let mut text = String::with_capacity(page.len());
     let mut inside = false;
-    for char in page.chars() {
+    for char in page.get(..shown.unwrap_or(page.len())).unwrap_or_default().chars() {
         match char {
             '<' => inside = true,
             '>' if inside => {
@@ -191,10 +193,6 @@ pub(crate) fn excerpt<'a>(page: &[u8], secrets: impl Iterator<Item = &'a str>) -
             char if char.is_control() || char == char::REPLACEMENT_CHARACTER => text.push(' '),
             char => text.push(char),
         }
-    }
-    // Values of a few characters appear by chance, and are no secrets.
-    if secrets.filter(|secret| secret.len() >= 4).any(|secret| page.contains(secret)) {
-        return String::new();
     }
     let words: Vec<_> = text.split_whitespace().collect();
     words.join(" ").chars().take(EXCERPT).collect()

@@ -143,10 +143,18 @@ impl Inner {
         // Whatever came is good enough.
         drop(timeout(self.idle_timeout, read).await);
         page.truncate(PAGE);
-        let login = [owner, here].into_iter().filter_map(|address| address.login()?.to_str().ok()?.split(' ').nth(1));
-        let query = owner.query_values().chain(here.query_values());
-        let secrets = self.identity.secrets.iter().map(String::as_str).chain(login).chain(query);
-        answer::refusal(head.status, &head.headers, &answer::excerpt(&page, secrets))
+        let secrets = self.secrets(owner, here);
+        answer::refusal(head.status, &head.headers, &answer::excerpt(&page, secrets.iter().map(String::as_str)))
+    }
+
+    /// What an error page must not make us repeat, as the page may write it.
+    fn secrets(&self, owner: &Address, here: &Address) -> Vec<String> {
+        // Shorter ones appear by chance, and are no secrets.
+        let values = [owner, here].into_iter().flat_map(Address::query_values).filter(|value| value.len() >= 4);
+        let logins = [owner, here].into_iter().flat_map(Address::login_secrets);
+        let secrets = self.identity.secrets.iter().cloned().chain(values).chain(logins);
+        let escaped = |text: &String| text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+        secrets.flat_map(|secret| [escaped(&secret), secret]).collect()
     }
 
     /// Makes a connection free for the next request, if little is left of its response.
@@ -166,3 +174,21 @@ impl Inner {
 const PAGE: usize = 4096;
 /// Reading this much is quicker than a new connection.
 const DRAIN: u64 = 16 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_does_not_answer_is_not_waited_for_longer_than_the_idle_timeout() {
+        let (ours, _theirs) = tokio::io::duplex(1 << 16);
+        let mut connection = Connection::http1(ours, ([127, 0, 0, 1], 80).into()).await.unwrap();
+        let client = Client::new(Config::default()).unwrap();
+        let address = Address::parse("http://host/x").unwrap();
+        let begin = tokio::time::Instant::now();
+        let error = client.inner.send(&mut connection, &address, HeaderMap::new()).await.unwrap_err();
+        assert_eq!(begin.elapsed(), Duration::from_secs(30));
+        assert_eq!((error.kind(), error.is_transient()), (Kind::Stalled, true));
+        assert_eq!(error.to_string(), "127.0.0.1:80 did not answer within 30s");
+    }
+}

@@ -91,9 +91,9 @@ impl Identity {
                 return Err(usage(format!("the header {name} is set by the transfer itself: leave it out")));
             }
             headers.append(&name, header(value, &format!("the header {name}"))?);
-            secrets.push(value.to_owned());
-            // `Bearer TOKEN`: the token alone is as secret.
-            secrets.extend(value.split_once(' ').map(|(_, token)| token.to_owned()));
+            // `Bearer TOKEN`: the token alone is as secret. Shorter ones appear by chance, and are no secrets.
+            let token = value.split_once(' ').map_or(value, |(_, token)| token);
+            secrets.extend([value, token].iter().filter(|text| text.len() >= 4).map(|&text| text.to_owned()));
         }
         match (&config.user, &config.password) {
             (None, None) => {}

@@ -55,7 +55,7 @@ impl Connector {
         };
         let found = timeout(self.timeout, tokio::net::lookup_host((name.as_str(), origin.port))).await;
         let found = found.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
-        let addresses: Vec<_> = found.map_err(|error| unresolved(name, &error))?.collect();
+        let addresses: Vec<_> = found.map_err(|error| unresolved(name, &error))?.take(MAX_ADDRESSES).collect();
         if addresses.is_empty() {
             return Err(unresolved(name, &io::Error::other("No address associated with hostname")));
         }
@@ -154,6 +154,8 @@ where
 }
 
 const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
+/// Whoever answers for a name must not make us connect to the whole world.
+const MAX_ADDRESSES: usize = 32;
 
 #[cfg(test)]
 mod tests;

@@ -35,8 +35,11 @@ impl Connection {
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
         let (sender, connection) = http1::Builder::new()
+            // What every browser takes. A connection is for one reader, so that nobody can be smuggled an answer.
+            .allow_spaces_after_header_name_in_responses(true)
             .allow_obsolete_multiline_headers_in_responses(true)
             .ignore_invalid_headers_in_responses(true)
+            .max_headers(MAX_HEADERS)
             .handshake(TokioIo::new(stream))
             .await
             .map_err(|error| Error::broken(&error, "at its beginning"))?;
@@ -53,6 +56,7 @@ impl Connection {
             .initial_stream_window_size(H2_WINDOW)
             .initial_connection_window_size(H2_WINDOW)
             .max_frame_size(H2_FRAME)
+            .max_header_list_size(H2_HEADERS)
             .handshake(TokioIo::new(stream))
             .await
             .map_err(|error| Error::broken(&error, "at its beginning"))?;
@@ -153,5 +157,8 @@ impl Idle {
 const H2_WINDOW: u32 = 8 << 20;
 /// Larger frames cost less to take apart.
 const H2_FRAME: u32 = 64 << 10;
+/// hyper's own limit is 100, and 16 KiB in HTTP/2; some servers want to say more.
+const MAX_HEADERS: usize = 500;
+const H2_HEADERS: u32 = 64 << 10;
 /// More than are used in parallel.
 const MAX_IDLE: usize = 32;

@@ -132,7 +132,8 @@ impl Resource {
         let mut hops = vec![from.unwrap_or(&self.address).clone()];
         loop {
             let here = hops.last().unwrap_or(&self.address);
-            let place = Place { url: &self.address, here };
+            let start = request.range.map_or(0, |range| range.start);
+            let place = Place { url: &self.address, here, start };
             let fail = |error: Error| Failure { error: error.at(&place), elsewhere: *here != *self.address };
             match self.step(here, &place, &request).await.map_err(fail)? {
                 Step::Found(response) => return Ok(*response),
@@ -224,10 +225,11 @@ fn may_differ(kind: Kind) -> bool {
     !matches!(kind, Kind::Usage | Kind::Redirect | Kind::Forbidden)
 }
 
-/// The URL, and where redirects have led.
+/// The URL, where redirects have led, and the first byte that was asked for.
 struct Place<'a> {
     url: &'a Address,
     here: &'a Address,
+    start: u64,
 }
 
 impl fmt::Display for Place<'_> {
@@ -235,6 +237,9 @@ impl fmt::Display for Place<'_> {
         write!(f, "{}", self.url)?;
         if self.here != self.url {
             write!(f, " (redirected to {})", self.here)?;
+        }
+        if self.start > 0 {
+            write!(f, " from offset {}", self.start)?;
         }
         Ok(())
     }

@@ -123,9 +123,6 @@ async fn insecure_trusts_anyone() {
 
 #[tokio::test]
 async fn a_server_without_tls_is_told() {
-    let server = Server::start(|_| Reply::raw("HTTP/1.1 400 Bad Request\r\n\r\n"));
-    // It reads until an empty line, which the random bytes of a handshake need not have; so it is one that speaks first.
-    drop(server);
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let speaker = tokio::spawn(async move {
@@ -149,6 +146,50 @@ async fn a_handshake_that_breaks_is_transient() {
     assert_eq!((error.kind(), error.is_transient()), (Kind::Cut, true), "{error}");
     closer.await.unwrap();
 }
+
+#[tokio::test]
+async fn a_handshake_that_stands_still_ends_with_the_connect_timeout() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let resource = with(Config::default(), &format!("https://{}/", listener.local_addr().unwrap()));
+    let accepted = async {
+        let accepted = listener.accept().await.unwrap();
+        // Nothing more comes, so time may leap.
+        tokio::time::pause();
+        accepted
+    };
+    let (error, _connection) = tokio::join!(failure(&resource), accepted);
+    assert_eq!((error.kind(), error.is_transient()), (Kind::Stalled, true), "{error}");
+    assert!(error.to_string().contains("TLS handshake within 10s"), "{error}");
+}
+
+/// The roots of the machine come from the environment, which a test can set only for another process: it runs
+/// [`child_fetches`].
+#[tokio::test]
+async fn the_roots_of_the_machine_are_trusted() {
+    let authority = Authority::new("machine");
+    let folder = tempfile::tempdir().unwrap();
+    let bundle = folder.path().join("bundle");
+    std::fs::write(&bundle, authority.pem()).unwrap();
+    let server = server(authority.issue(&["127.0.0.1"]), false);
+    let fetch = |bundle: &std::path::Path| {
+        let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+        child.args(["--exact", "secure::child_fetches", "--ignored"]).env_remove("SSL_CERT_DIR");
+        child.env("SSL_CERT_FILE", bundle).env(CHILD_URL, server.url("/")).output().unwrap()
+    };
+    let fetched = fetch(&bundle);
+    assert!(fetched.status.success(), "{fetched:?}");
+    assert_eq!(server.seen().len(), 1);
+    let failed = String::from_utf8_lossy(&fetch(&folder.path().join("none")).stdout).into_owned();
+    assert!(failed.contains("this machine has no trusted certificates"), "{failed}");
+}
+
+#[tokio::test]
+#[ignore = "the_roots_of_the_machine_are_trusted runs it in its own environment"]
+async fn child_fetches() {
+    assert_eq!(whole(&with(Config::default(), &std::env::var(CHILD_URL).unwrap())).await, b"1 /");
+}
+
+const CHILD_URL: &str = "TRANSPORT_TEST_URL";
 
 #[tokio::test]
 async fn http2_ranges_share_a_connection_and_survive_cuts() {
