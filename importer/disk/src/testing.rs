@@ -1,6 +1,7 @@
 //! What tests of the formats share: a driver over a byte slice, and comparison with qemu-img and the corpus.
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::io::Read as _;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -8,7 +9,7 @@ use fixtures::content::Random;
 use fixtures::corpus::{Outcome, Row, corpus};
 use fixtures::{differ, images, oracle, sha256_file};
 
-use crate::{Body, Error, Format, Found, Kind, Page, Result};
+use crate::{Body, Codec, Error, Format, Found, Kind, Page, Result};
 
 /// In which order the driver brings pages.
 #[derive(Clone, Copy, Debug)]
@@ -37,6 +38,12 @@ pub(crate) struct Disk {
 /// Reads `file` with `format`, which is told the length of the file at the end when `tell` is set. Panics when the format
 /// breaks the contract of [`Format`], which is never the fault of a file.
 pub(crate) fn read(format: &mut dyn Format, file: &[u8], order: Order, tell: bool) -> Result<Disk> {
+    let found = walk(format, file, order, tell)?;
+    assemble(format, found, file)
+}
+
+/// The same, up to what the format has found in the end.
+pub(crate) fn walk(format: &mut dyn Format, file: &[u8], order: Order, tell: bool) -> Result<Found> {
     let mut found = Found::default();
     format.start(&mut found)?;
     let mut pages: Vec<Page> = std::mem::take(&mut found.pages);
@@ -57,7 +64,7 @@ pub(crate) fn read(format: &mut dyn Format, file: &[u8], order: Order, tell: boo
     format.finish(tell.then_some(file.len() as u64), &mut found)?;
     assert!(found.pages.is_empty(), "a page was asked for at the end");
     assert!(found.skips.iter().all(|(start, end)| start < end));
-    assemble(format, found, file)
+    Ok(found)
 }
 
 /// Puts the disk together from its extents, which must cover it once.
@@ -84,11 +91,28 @@ fn assemble(format: &dyn Format, found: Found, file: &[u8]) -> Result<Disk> {
                 assert_eq!(bytes.len() as u64, extent.len);
                 parts.insert(extent.guest.0, bytes.to_vec());
             }
-            Body::Packed { .. } => panic!("decoders are in importer-codec"),
+            Body::Packed { at, len, unpacked, codec } => {
+                assert_eq!(codec, Codec::Zlib, "the other decoders are in importer-codec");
+                let packed = usize::try_from(at.0).ok().and_then(|at| file.get(at..at.checked_add(len as usize)?));
+                let packed = packed.ok_or_else(|| Error::new(Kind::Truncated, "the file ends in data").at(at.0))?;
+                parts.insert(extent.guest.0, unfold(packed, unpacked, extent.len, at.0)?);
+            }
         }
     }
     assert_eq!(guest, size, "the extents don't cover the disk");
     Ok(Disk { size, parts })
+}
+
+/// Unpacks a unit, which must have its length, or that of the extent.
+fn unfold(packed: &[u8], unpacked: u32, len: u64, at: u64) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let mut unpacker = flate2::read::ZlibDecoder::new(packed).take(u64::from(unpacked) + 1);
+    let unfolded = unpacker.read_to_end(&mut bytes).map(|len| len as u64);
+    if !unfolded.is_ok_and(|bytes| bytes == u64::from(unpacked) || bytes == len) {
+        return Err(Error::new(Kind::Corrupt, "packed data is damaged").at(at));
+    }
+    bytes.truncate(len as usize);
+    Ok(bytes)
 }
 
 impl Order {
