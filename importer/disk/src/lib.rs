@@ -32,6 +32,7 @@ pub(crate) mod testing;
 mod text;
 pub mod vdi;
 pub mod vhd;
+pub mod vmdk;
 
 pub use coverage::Coverage;
 pub use error::{Error, Kind, Result};
