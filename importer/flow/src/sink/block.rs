@@ -79,6 +79,11 @@ impl BlockSink {
     fn begin(&self) -> Result<()> {
         let mut begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner);
         if !*begun {
+            // What failed to be written before, by someone who closed it since, is reported to whoever syncs next. That
+            // is not about our disk, and a second try after a full thin pool would fail for the first.
+            if let Err(error) = self.device.sync_all() {
+                tracing::debug!(target = %self.name, %error, "the device has an old error");
+            }
             self.head
                 .invalidate(&self.device)
                 .map_err(|error| failed(&self.name, "clear the start of the device", error))?;

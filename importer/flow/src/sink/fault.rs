@@ -8,7 +8,7 @@ use crate::{Error, Kind};
 pub(super) fn failed(name: &str, what: &str, cause: impl Into<io::Error>) -> Error {
     let cause = cause.into();
     let advice = match cause.kind() {
-        io::ErrorKind::PermissionDenied => " (run as a user who may write there)",
+        io::ErrorKind::PermissionDenied => " (it is read-only, or another user must run this)",
         io::ErrorKind::ReadOnlyFilesystem => " (it can only be read)",
         io::ErrorKind::ResourceBusy => " (it is mounted or held by another program: release it first)",
         io::ErrorKind::NotFound => " (create the directory first)",

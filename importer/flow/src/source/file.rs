@@ -193,7 +193,7 @@ impl FileStream {
 
     /// Reads up to a block.
     ///
-    /// Each has memory of its own: to look for a block that nobody holds any more costs more than the allocator does.
+    /// Each has fresh memory: an allocator told to give none back made this no faster, so a pool would not either.
     fn read(&mut self) -> Result<Bytes> {
         let want = usize::try_from(self.data_until - self.at).unwrap_or(usize::MAX).min(BLOCK);
         let mut block = Vec::with_capacity(want);
@@ -230,8 +230,9 @@ impl Stream for FileStream {
     }
 }
 
-/// How much is read at once: few calls, and little memory beside that of what waits downstream.
-const BLOCK: usize = 1 << 20;
+/// How much is read at once. Measured from 128 KiB to 1 MiB, it is the same or best: what costs is not the calls but the
+/// memory that waits downstream, when it is more than the caches of the processor hold.
+const BLOCK: usize = 256 << 10;
 
 #[cfg(test)]
 mod tests;

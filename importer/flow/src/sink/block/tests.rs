@@ -86,21 +86,27 @@ fn zeros_give_blocks_back() {
     assert!(allocated <= 2 * (MIB as u64) * 21 / 20, "{allocated} bytes are allocated");
 }
 
-#[test]
-fn an_unfinished_disk_does_not_look_like_one() {
-    let Some(device) = LoopDevice::filled(4 * MIB, 512, 0xEE) else { return };
-    let unprepared = sink(&device);
-    drop(unprepared);
-    assert!(fs::read(device.path()).unwrap().iter().all(|byte| *byte == 0xEE), "opening it changes nothing");
+// A device is opened once in a test, wherever it matters that it is free again: other tests start programs, and each of
+// these has all that is open here for the moment between fork and exec.
 
+#[test]
+fn a_device_that_is_refused_is_not_touched() {
+    let Some(device) = LoopDevice::filled(4 * MIB, 512, 0xEE) else { return };
     let sink = sink(&device);
     let message = refusal(sink.prepare(Some((4 << 20) + 1)));
     assert!(message.contains("4194304") && message.contains("4194305"), "{message}");
-    assert!(fs::read(device.path()).unwrap().iter().all(|byte| *byte == 0xEE), "a refusal changes nothing");
+    drop(sink);
+    assert!(fs::read(device.path()).unwrap().iter().all(|byte| *byte == 0xEE));
+}
 
+#[test]
+fn an_unfinished_disk_does_not_look_like_one() {
+    let Some(device) = LoopDevice::filled(4 * MIB, 512, 0xEE) else { return };
+    let sink = sink(&device);
     sink.prepare(None).unwrap();
     sink.write(0, &vec![7; 2 * MIB]).unwrap();
     drop(sink);
+    fs::File::open(device.path()).unwrap().sync_all().unwrap();
     for path in [device.path(), device.backing()] {
         let found = fs::read(path).unwrap();
         assert!(found[..MIB].iter().all(|byte| *byte == 0));
@@ -122,41 +128,63 @@ fn past_the_end_is_refused_whenever_it_is_known() {
     ] {
         assert!(message.contains("too small: it has 2097152 bytes"), "{message}");
     }
-    let options = Options { size: Some(3 << 20), preallocate: false };
-    let sink = BlockSink::open(device.path(), options).unwrap();
-    refusal(sink.prepare(Some(1 << 20)));
 }
 
 #[test]
-fn a_device_in_use_or_read_only_is_refused() {
+fn a_size_that_was_asked_for_must_be_there() {
     let Some(device) = LoopDevice::filled(2 * MIB, 512, 0) else { return };
-    let holder = sink(&device);
+    let options = Options { size: Some(3 << 20), preallocate: false };
+    let message = refusal(BlockSink::open(device.path(), options).unwrap().prepare(Some(1 << 20)));
+    assert!(message.contains("3145728"), "{message}");
+}
+
+#[test]
+fn a_device_in_use_is_refused() {
+    let Some(device) = LoopDevice::filled(2 * MIB, 512, 0) else { return };
+    let _holder = sink(&device);
     let message = refusal(create(device.path(), Options::default()));
     assert!(message.contains("mounted or held by another program"), "{message}");
-    drop(holder);
-    device.set_writable(false).unwrap();
-    let result = create(device.path(), Options::default()).and_then(|sink| sink.prepare(Some(1 << 20)));
-    refusal(result);
-    device.set_writable(true).unwrap();
-    create(device.path(), Options::default()).unwrap().prepare(Some(1 << 20)).unwrap();
 }
 
 #[test]
-fn an_error_of_the_device_is_not_missed() {
-    // The device says it is larger than the file system under it: writeback fails, as that of a broken disk.
+fn a_read_only_device_is_refused() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    file.as_file().set_len(2 << 20).unwrap();
+    let Some(device) = LoopDevice::read_only(file.path()) else { return };
+    let result = create(device.path(), Options::default()).and_then(|sink| sink.prepare(Some(1 << 20)));
+    let message = refusal(result);
+    assert!(message.contains("it is read-only") || message.contains("it can only be read"), "{message}");
+}
+
+#[test]
+fn an_error_of_the_device_is_not_missed_and_not_the_next_ones() {
+    // The device says it is larger than the file system under it: writeback fails, as that of a full thin pool.
     let Some(tmpfs) = TinyTmpfs::mount(4 << 20) else { return };
     let file = tmpfs.path().join("backing");
-    fs::File::create(&file).unwrap().set_len(64 << 20).unwrap();
+    fs::File::create(&file).unwrap().set_len(48 << 20).unwrap();
     let Some(device) = LoopDevice::over(&file, 512) else { return };
-    let sink = sink(&device);
-    let result = sink
-        .prepare(Some(64 << 20))
-        .and_then(|()| (0..64u64).try_for_each(|part| sink.write(part << 20, &vec![1; MIB])))
-        .and_then(|()| sink.finish(64 << 20));
-    refusal(result);
+    let import = |sink: Box<BlockSink>| {
+        sink.prepare(Some(48 << 20))?;
+        (0..48u64).try_for_each(|part| sink.write(part << 20, &vec![1; MIB]))?;
+        sink.finish(48 << 20)
+    };
+    refusal(import(sink(&device)));
     let mut head = vec![1; 4096];
     fs::File::open(&file).unwrap().read_at(&mut head, 0).unwrap();
     assert!(head.iter().all(|byte| *byte == 0));
+
+    // Someone makes room, and all is well, though what was written back after the failure has failed as well.
+    tmpfs.resize(64 << 20).unwrap();
+    let again = loop {
+        match BlockSink::open(device.path(), Options::default()) {
+            Ok(sink) => break Box::new(sink),
+            // The moment between fork and exec.
+            Err(error) if error.to_string().contains("held by another program") => std::thread::yield_now(),
+            Err(error) => panic!("{error}"),
+        }
+    };
+    assert_eq!(import(again).unwrap().size, 48 << 20);
+    assert!(fs::read(&file).unwrap().iter().all(|byte| *byte == 1));
 }
 
 #[test]
