@@ -8,7 +8,6 @@ pub(crate) struct Guid(pub(crate) [u8; 16]);
 
 impl Guid {
     /// The GUID that is written `aaaaaaaa-bbbb-cccc-dddd-dddddddddddd`.
-    #[cfg(test)]
     pub(crate) const fn new(a: u32, b: u16, c: u16, d: u64) -> Self {
         let [a0, a1, a2, a3] = a.to_le_bytes();
         let [b0, b1] = b.to_le_bytes();

@@ -17,6 +17,7 @@
 
 mod claims;
 mod coverage;
+mod crc32c;
 mod error;
 mod extent;
 mod field;
@@ -32,6 +33,7 @@ pub(crate) mod testing;
 mod text;
 pub mod vdi;
 pub mod vhd;
+pub mod vhdx;
 pub mod vmdk;
 
 pub use coverage::Coverage;
