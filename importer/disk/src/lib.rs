@@ -25,8 +25,10 @@ mod format;
 mod guid;
 mod offset;
 mod page;
+pub mod parallels;
 pub mod plan;
 pub mod qcow2;
+pub mod qed;
 mod table;
 #[cfg(test)]
 pub(crate) mod testing;
