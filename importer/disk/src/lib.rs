@@ -27,8 +27,10 @@ mod offset;
 mod page;
 pub mod parallels;
 pub mod plan;
+pub mod probe;
 pub mod qcow2;
 pub mod qed;
+pub mod raw;
 mod table;
 #[cfg(test)]
 pub(crate) mod testing;
