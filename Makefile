@@ -2,7 +2,9 @@
 
 SHELL := /bin/bash
 export PATH := $(PATH):/usr/sbin:/sbin:$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
-RELEASE := $(or $(CARGO_TARGET_DIR),target)/release
+TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
+RELEASE := $(TARGET)/release
+NOT_TESTED := $(TARGET)/not-tested
 
 # The pure crates: no tool and no network is needed to test them.
 PURE := -p importer-disk -p importer-codec
@@ -27,8 +29,10 @@ lint:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 
-unit:
-	cargo nextest run --workspace
+unit: # and, behind the summary, what this machine could not test
+	@mkdir -p $(dir $(NOT_TESTED)) && rm -f $(NOT_TESTED)
+	@MILLRACE_NOT_TESTED=$(NOT_TESTED) cargo nextest run --workspace; \
+	    status=$$?; sort -u $(NOT_TESTED) 2>/dev/null; exit $$status
 
 doctest:
 	cargo test -q --doc --workspace
