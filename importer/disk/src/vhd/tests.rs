@@ -370,8 +370,9 @@ fn the_damaged_disks_of_the_corpus_are_refused() {
         let mut file = row.bytes();
         assert_eq!(Vhd::open_dynamic(&file, Some(row.size)).unwrap_err().kind(), Kind::Truncated);
         assert_eq!(read_all(&file, Order::Forward).unwrap_err().kind(), Kind::Truncated);
-        // Were it whole, the size of the table would be refused.
+        // Were it whole, and its blocks of a size that is read, the size of the table would be refused.
         file.resize(4096, 0);
+        file[544..548].copy_from_slice(&(2u32 << 20).to_be_bytes());
         seal(&mut file[512..1536], 36);
         for file_len in [None, Some(4096)] {
             let refused = Vhd::open_dynamic(&file, file_len).unwrap_err();
