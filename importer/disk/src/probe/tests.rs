@@ -277,26 +277,21 @@ fn other_kinds_of_files_are_named() {
     }
 }
 
-/// Encrypted disks begin with random bytes. One in some thousands begins with two that mean something else.
+/// Encrypted disks begin with random bytes, and a few of those with two that mean something else.
 #[test]
 fn random_bytes_are_a_disk() {
     let mut random = Random::new(11);
-    let starts: [&[u8]; 6] = [b"", b"MZ", b"BZh", b"\x1f\x8b", b"BM", b"RIFF"];
-    for round in 0..6000 {
-        let mut bytes = vec![0; 4096];
-        random.fill(&mut bytes);
-        let start = starts[round % starts.len()];
-        bytes[..start.len()].copy_from_slice(start);
-        // A known start of three bytes or fewer may be followed by the right ones by chance, but hardly ever.
-        assert!(probe(&bytes).is_ok() || start.len() < 4 && round % starts.len() != 0, "{:x?}", &bytes[..32]);
+    let cases: [(&[u8], u32); 6] = [(b"", 0), (b"BM", 0), (b"BZh", 0), (b"RIFF", 0), (b"MZ", 2), (b"\x1f\x8b", 40)];
+    for (start, at_most) in cases {
+        let mut refused = 0;
+        for _ in 0..5000 {
+            let mut bytes = vec![0; 1024];
+            random.fill(&mut bytes);
+            bytes[..start.len()].copy_from_slice(start);
+            refused += u32::from(probe(&bytes).is_err());
+        }
+        assert!(refused <= at_most, "{start:x?}: {refused}");
     }
-    let refused = (0..20000).filter(|_| {
-        let mut bytes = vec![0; 1024];
-        random.fill(&mut bytes);
-        bytes[..2].copy_from_slice(b"MZ");
-        probe(&bytes).is_err()
-    });
-    assert!(refused.count() < 10);
 }
 
 #[test]
