@@ -31,6 +31,8 @@ pub enum Kind {
     Oversized,
     /// It unfolds to far more than it holds.
     Bomb,
+    /// The place for held bytes failed; the image is not to blame.
+    Spool,
     /// A mistake of ours, not of the image.
     Ours,
 }

@@ -43,7 +43,7 @@ pub mod vmdk;
 pub use coverage::Coverage;
 pub use error::{Error, Kind, Result};
 pub use extent::{Body, Codec, Extent};
-pub use format::{Feature, Format, Found, Geometry};
+pub use format::{Feature, FeatureValue, Format, Found, Geometry};
 pub use offset::{GuestOffset, HostOffset};
 pub use page::Page;
 

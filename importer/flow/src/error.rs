@@ -119,6 +119,7 @@ impl From<disk::Error> for Error {
     fn from(error: disk::Error) -> Self {
         let kind = match error.kind() {
             disk::Kind::External | disk::Kind::Oversized | disk::Kind::Bomb => Kind::Unsafe,
+            disk::Kind::Spool => Kind::Target,
             disk::Kind::Ours => Kind::Ours,
             _ => Kind::NotUsable,
         };

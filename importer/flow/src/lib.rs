@@ -7,13 +7,29 @@
 //! Everything here is synchronous code on named threads; only the HTTP source runs a tokio runtime, which moves bytes
 //! into a bounded channel. Bytes travel as [`bytes::Bytes`] from the socket to `pwrite` without a copy of ours.
 
+mod checksum;
 mod error;
+mod image;
+mod import;
+mod peek;
+mod pool;
+mod progress;
+mod received;
 pub mod sink;
 pub mod source;
+mod spool;
 mod stream;
 mod sys;
+mod threaded;
+mod unpack;
+mod unwrap;
 
+pub use checksum::{Algorithm, Checksum};
 pub use error::{Error, Kind, Result};
+pub use image::Image;
+pub use import::{Mode, Outcome, Settings, import, inspect};
+pub use importer_disk::{Feature, FeatureValue};
+pub use progress::Progress;
 pub use sink::Sink;
 pub use source::Source;
 pub use stream::{Piece, Stream};

@@ -315,9 +315,8 @@ impl Plan {
     /// into a disk of data.
     fn count_reference(&mut self, at: u64, extent: &Extent, len: u64) -> Result<()> {
         // Without a length, only what has passed can be compared with what there is.
-        if self.file_len.is_some() || at < self.head {
-            self.referred = self.referred.saturating_add(len);
-        }
+        let passed = if self.file_len.is_some() { len } else { len.min(self.head.saturating_sub(at)) };
+        self.referred = self.referred.saturating_add(passed);
         if self.pending.has_start(at) {
             self.shared = self.shared.saturating_add(extent.len);
         }

@@ -55,6 +55,18 @@ impl RawStream {
         (!gone.is_empty()).then_some(gone)
     }
 
+    /// The next `len` bytes of the stream are zeros that nobody has to bring. Gives the next bytes of the disk, as
+    /// [`push`](Self::push) does, and how many zeros follow them.
+    pub fn skip(&mut self, len: u64) -> (Bytes, u64) {
+        static ZEROS: [u8; 2 * TAIL_LEN] = [0; 2 * TAIL_LEN];
+        if let Some(few) = usize::try_from(len).ok().and_then(|len| ZEROS.get(..len)) {
+            return (self.push(Bytes::from_static(few)).unwrap_or_default(), 0);
+        }
+        self.len = self.len.saturating_add(len);
+        let tail = ZEROS.get(..TAIL_LEN).unwrap_or_default();
+        (std::mem::replace(&mut self.held, Bytes::from_static(tail)), len - TAIL_LEN as u64)
+    }
+
     /// The stream has ended.
     ///
     /// # Errors

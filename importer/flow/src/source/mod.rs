@@ -1,12 +1,15 @@
 //! Where an image comes from.
 
 mod file;
+mod http;
 mod pipe;
 mod stdin;
 
 use std::ops::Range;
 
+pub use dvcr_transport::Config as HttpConfig;
 pub use file::FileSource;
+pub use http::HttpSource;
 pub use stdin::StdinSource;
 
 use crate::{Result, Stream};

@@ -1,0 +1,205 @@
+//! One import, from source to sink.
+
+mod ranged;
+mod streamed;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::checksum::Checksum;
+use crate::image::{Access, Image, Reader, reader};
+use crate::pool::Pool;
+use crate::progress::Progress;
+use crate::received::{Account, Received};
+use crate::unwrap::{Unwrapped, Unwrapping, unwrap};
+use crate::{Result, Sink, Source, Stream};
+
+/// What an import may use.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Memory for all of it, in bytes: held bytes, tables, queues. xz and long-window zstd need their dictionaries on
+    /// top, up to as much again.
+    pub memory: u64,
+    /// The most to spool to disk when tables come late in a stream that can't be read again.
+    pub spool_limit: u64,
+    /// Where a spool would be made: the target's side.
+    pub spool_directory: PathBuf,
+    /// Threads that unpack and write.
+    pub threads: usize,
+    /// Which member of an archive is wanted.
+    pub disk: Option<String>,
+    /// What the bytes as received must hash to. With any, the whole source is read, once, in order.
+    pub checksums: Vec<Checksum>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            memory: 64 << 20,
+            spool_limit: 1 << 30,
+            spool_directory: PathBuf::from("/var/tmp"),
+            threads: std::thread::available_parallelism().map_or(2, usize::from),
+            disk: None,
+            checksums: Vec::new(),
+        }
+    }
+}
+
+/// How the source was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Tables first, then only what is allocated.
+    Ranged,
+    /// Once, in order.
+    Streaming,
+    /// More than once, in order, because tables came late.
+    TwoPass,
+    /// Once, in order, with a spool because tables came late.
+    Spooled,
+}
+
+impl Mode {
+    /// As the report spells it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ranged => "ranged",
+            Self::Streaming => "streaming",
+            Self::TwoPass => "two-pass",
+            Self::Spooled => "spooled",
+        }
+    }
+}
+
+/// What an import has done.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// What the image is.
+    pub image: Image,
+    /// How the source was read.
+    pub mode: Mode,
+    /// Bytes received from the source.
+    pub source_bytes: u64,
+    /// `sha256:<hex>` of the source, when there were checksums to compare with.
+    pub source_digest: Option<String>,
+    /// Bytes written to the target that are not zeros.
+    pub bytes_written: u64,
+    /// Size of the finished target in bytes.
+    pub target_size: u64,
+}
+
+/// An import under way: what all ways of reading need.
+struct Import<'a> {
+    source: &'a mut dyn Source,
+    settings: &'a Settings,
+    progress: Arc<Progress>,
+}
+
+/// Brings the image of `source` to `sink`.
+///
+/// The sink is finished, and so visible, only after everything was read and verified; on an error it is dropped, and
+/// leaves nothing that looks complete. Memory is bounded by the settings, whatever the image.
+pub fn import(
+    source: &mut dyn Source,
+    sink: Box<dyn Sink>,
+    settings: &Settings,
+    progress: Arc<Progress>,
+) -> Result<Outcome> {
+    let pool = Pool::new(sink, settings.threads, settings.memory / 4)?;
+    Import { source, settings, progress }.run(pool)
+}
+
+/// Says what the image of `source` is, from its metadata alone.
+pub fn inspect(source: &mut dyn Source, settings: &Settings) -> Result<Image> {
+    Import { source, settings, progress: Arc::default() }.inspect()
+}
+
+impl Import<'_> {
+    fn run(mut self, pool: Pool) -> Result<Outcome> {
+        let account = Account::new(&self.settings.checksums);
+        let opened = self.open(&account)?;
+        let ranged = opened.wrappers.is_empty() && self.source.ranges() && self.settings.checksums.is_empty();
+        match self.source.len().filter(|_| ranged) {
+            Some(len) => match reader(&opened.head, Some(len), Access::Ranged)? {
+                Reader::Format(format) if !format.sequential() => {
+                    drop(opened);
+                    self.ranged(format, len, pool)
+                }
+                _ => self.streamed(opened, account, pool),
+            },
+            None => self.streamed(opened, account, pool),
+        }
+    }
+
+    /// Opens the source for a pass over all of it, and takes the wrappers off.
+    fn open(&mut self, account: &Account) -> Result<Unwrapped> {
+        let stream = self.source.open()?;
+        self.progress.begin_pass(self.source.len());
+        let compare = self.source.reopens();
+        let received = Received::new(stream, account.clone(), Arc::clone(&self.progress), compare);
+        unwrap(Box::new(received), &self.unwrapping())
+    }
+
+    fn unwrapping(&self) -> Unwrapping {
+        let memory = self.settings.memory;
+        // A window of 128 MiB is what every zstd accepts; more only with more memory.
+        let limits = importer_codec::Limits {
+            memory: memory.max(128 << 20),
+            parallel: memory.max(128 << 20),
+            threads: u32::try_from(self.settings.threads).unwrap_or(2),
+        };
+        Unwrapping { limits, disk: self.settings.disk.clone() }
+    }
+
+    /// What a plan may keep: a quarter held, a quarter of tables; a quarter is queued for the writers.
+    fn limits(&self) -> importer_disk::plan::Limits {
+        importer_disk::plan::Limits { held: self.settings.memory / 4, tables: self.settings.memory / 4 }
+    }
+
+    fn inspect(&mut self) -> Result<Image> {
+        let opened = self.open(&Account::default())?;
+        let whole = opened.wrappers.is_empty();
+        match self.source.len().filter(|_| whole && self.source.ranges()) {
+            Some(len) => match reader(&opened.head, Some(len), Access::Ranged)? {
+                Reader::Format(format) if !format.sequential() => {
+                    drop(opened);
+                    self.inspect_ranged(format, len)
+                }
+                _ => self.inspect_streamed(opened),
+            },
+            None => self.inspect_streamed(opened),
+        }
+    }
+}
+
+/// What a plan knows of an image.
+fn describe(plan: &importer_disk::plan::Plan, wrappers: Vec<&'static str>, allocated: Option<u64>) -> Image {
+    let geometry = plan.geometry();
+    Image {
+        wrappers,
+        format: plan.format().name(),
+        virtual_size: geometry.and_then(|geometry| geometry.virtual_size),
+        allocated,
+        cdrom: geometry.is_some_and(|geometry| geometry.cdrom),
+        features: plan.format().features(),
+    }
+}
+
+/// A piece of a stream, for a plan.
+fn piece(piece: crate::Piece) -> importer_disk::plan::Piece {
+    match piece {
+        crate::Piece::Bytes(bytes) => importer_disk::plan::Piece::Bytes(bytes),
+        crate::Piece::Hole(len) => importer_disk::plan::Piece::Hole(len),
+    }
+}
+
+/// Reads a stream to its end into memory. For pages, which are small.
+fn read_all(stream: &mut dyn Stream, into: &mut Vec<u8>) -> Result<()> {
+    while let Some(piece) = stream.next()? {
+        match piece {
+            crate::Piece::Bytes(bytes) => into.extend_from_slice(&bytes),
+            crate::Piece::Hole(len) => into.resize(into.len() + usize::try_from(len).unwrap_or(0), 0),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,125 @@
+//! Reading by ranges: tables first, then only what is allocated.
+
+use importer_disk::plan::{Op, Plan};
+use importer_disk::{Format, Page};
+
+use super::{Import, Mode, Outcome, describe, piece, read_all};
+use crate::image::Image;
+use crate::pool::Pool;
+use crate::{Error, Kind, Result};
+
+impl Import<'_> {
+    pub(super) fn ranged(mut self, format: Box<dyn Format>, len: u64, mut pool: Pool) -> Result<Outcome> {
+        let mut ops = Vec::new();
+        let mut plan = Plan::ranged(format, len, self.limits(), &mut ops)?;
+        let mut received = 0;
+        let mut prepared = false;
+        loop {
+            received += self.read_pages(&mut plan, &mut ops)?;
+            if !prepared && let Some(geometry) = plan.geometry() {
+                pool.sink().prepare(geometry.virtual_size)?;
+                prepared = true;
+            }
+            if prepared {
+                pool.submit(&mut ops)?;
+            }
+            let runs = plan.data_runs(GAP);
+            if runs.is_empty() && plan.page_batch().is_empty() {
+                break;
+            }
+            self.progress.expect(runs.iter().map(|run| run.end - run.start).sum());
+            for run in runs {
+                let mut stream = self.source.range(run.clone())?;
+                plan.seek(run.start);
+                while let Some(next) = stream.next()? {
+                    received += next.len();
+                    self.progress.receive(next.len());
+                    plan.push(piece(next), &mut ops)?;
+                    pool.submit(&mut ops)?;
+                }
+                plan.end_run()?;
+            }
+        }
+        plan.end_ranged(&mut ops)?;
+        pool.submit(&mut ops)?;
+        let image = describe(&plan, Vec::new(), Some(plan.allocated()));
+        let size = image.virtual_size.ok_or_else(|| Error::new(Kind::Ours, "the image has no size"))?;
+        let written = pool.finish()?.finish(size)?;
+        Ok(Outcome {
+            image,
+            mode: Mode::Ranged,
+            source_bytes: received,
+            source_digest: None,
+            bytes_written: written.data,
+            target_size: written.size,
+        })
+    }
+
+    /// Reads pages until there are none or the window is full. Gives the number of bytes read.
+    fn read_pages(&mut self, plan: &mut Plan, ops: &mut Vec<Op>) -> Result<u64> {
+        let mut received = 0;
+        loop {
+            let batch = plan.page_batch();
+            if batch.is_empty() {
+                return Ok(received);
+            }
+            let mut bytes = Vec::new();
+            for group in group(&batch, self.source.len().unwrap_or(u64::MAX)) {
+                bytes.clear();
+                if group.start < group.end {
+                    read_all(&mut *self.source.range(group.start..group.end)?, &mut bytes)?;
+                }
+                received += bytes.len() as u64;
+                for page in group.pages {
+                    let from = usize::try_from(page.at.0.saturating_sub(group.start)).unwrap_or(usize::MAX);
+                    let to = from.saturating_add(page.len as usize).min(bytes.len());
+                    plan.supply(page, bytes.get(from..to).unwrap_or_default(), ops)?;
+                }
+            }
+        }
+    }
+
+    pub(super) fn inspect_ranged(&mut self, format: Box<dyn Format>, len: u64) -> Result<Image> {
+        let mut ops = Vec::new();
+        let mut plan = Plan::ranged(format, len, self.limits(), &mut ops)?;
+        while !plan.page_batch().is_empty() {
+            self.read_pages(&mut plan, &mut ops)?;
+            plan.forget_data();
+            ops.clear();
+        }
+        Ok(describe(&plan, Vec::new(), Some(plan.allocated())))
+    }
+}
+
+/// Pages that are read with one request.
+struct Group<'a> {
+    start: u64,
+    end: u64,
+    pages: &'a [Page],
+}
+
+/// Joins pages that lie close to each other; `pages` is in file order. No group is larger than a page may be, twice.
+fn group(pages: &[Page], file_len: u64) -> Vec<Group<'_>> {
+    let mut groups: Vec<Group<'_>> = Vec::new();
+    let mut first = 0;
+    let mut end = 0;
+    for (index, page) in pages.iter().enumerate() {
+        let start = pages.get(first).map_or(0, |page| page.at.0);
+        let far = page.at.0 > end + PAGE_GAP || page.end().saturating_sub(start) > 2 * u64::from(Page::MAX);
+        if index > first && far {
+            groups.push(Group { start, end: end.min(file_len), pages: pages.get(first..index).unwrap_or_default() });
+            first = index;
+            end = 0;
+        }
+        end = end.max(page.end());
+    }
+    if let Some(page) = pages.get(first) {
+        groups.push(Group { start: page.at.0, end: end.min(file_len), pages: pages.get(first..).unwrap_or_default() });
+    }
+    groups
+}
+
+/// Data closer together than this is read in one go: a request costs more than the bytes between.
+const GAP: u64 = 1 << 20;
+/// The same for tables.
+const PAGE_GAP: u64 = 64 << 10;

@@ -1,0 +1,113 @@
+//! Sources and checks that the pipeline tests share.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use fixtures::content::Random;
+use importer_flow::sink::{FileSink, Options};
+use importer_flow::source::FileSource;
+use importer_flow::{Error, Kind, Outcome, Piece, Result, Settings, Source, Stream, import};
+
+/// A source that gives pieces of random size, and may or may not be opened again.
+pub struct Chunked {
+    file: Bytes,
+    largest: u64,
+    reopens: bool,
+    known_len: bool,
+    opened: bool,
+}
+
+impl Chunked {
+    pub fn new(path: &Path, largest: u64, reopens: bool, known_len: bool) -> Self {
+        let file = Bytes::from(std::fs::read(path).expect("the image can be read"));
+        Self { file, largest, reopens, known_len, opened: false }
+    }
+}
+
+impl Source for Chunked {
+    fn open(&mut self) -> Result<Box<dyn Stream>> {
+        if self.opened && !self.reopens {
+            return Err(Error::new(Kind::Ours, "opened twice"));
+        }
+        self.opened = true;
+        let random = Random::new(self.largest + self.file.len() as u64);
+        Ok(Box::new(Chunks { rest: self.file.clone(), largest: self.largest, random }))
+    }
+
+    fn range(&mut self, _range: Range<u64>) -> Result<Box<dyn Stream>> {
+        Err(Error::new(Kind::Ours, "there are no ranges"))
+    }
+
+    fn len(&self) -> Option<u64> {
+        self.known_len.then_some(self.file.len() as u64)
+    }
+
+    fn ranges(&self) -> bool {
+        false
+    }
+
+    fn reopens(&self) -> bool {
+        self.reopens
+    }
+
+    fn name(&self) -> String {
+        "chunks".into()
+    }
+}
+
+struct Chunks {
+    rest: Bytes,
+    largest: u64,
+    random: Random,
+}
+
+impl Stream for Chunks {
+    fn next(&mut self) -> Result<Option<Piece>> {
+        if self.rest.is_empty() {
+            return Ok(None);
+        }
+        let len = usize::try_from(1 + self.random.below(self.largest)).expect("small").min(self.rest.len());
+        Ok(Some(Piece::Bytes(self.rest.split_to(len))))
+    }
+}
+
+/// How a test reads an image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// At any offset.
+    Ranged,
+    /// In order, as often as needed, in pieces of at most so many bytes.
+    Again(u64),
+    /// Once, in order, of unknown length.
+    Once(u64),
+}
+
+/// Settings with little memory, so that tables that come late matter.
+pub fn tight(directory: &Path) -> Settings {
+    Settings { memory: 2 << 20, threads: 2, spool_directory: directory.to_owned(), ..Settings::default() }
+}
+
+/// Imports the image at `path` into a new file in `directory`.
+pub fn import_file(path: &Path, way: Way, directory: &Path, settings: &Settings) -> Result<(Outcome, PathBuf)> {
+    let mut source: Box<dyn Source> = match way {
+        Way::Ranged => Box::new(FileSource::open(path)?),
+        Way::Again(largest) => Box::new(Chunked::new(path, largest, true, largest % 2 == 0)),
+        Way::Once(largest) => Box::new(Chunked::new(path, largest, false, false)),
+    };
+    let target = directory.join("imported.raw");
+    let sink = Box::new(FileSink::create(&target, Options::default())?);
+    let outcome = import(&mut *source, sink, settings, Arc::default())?;
+    Ok((outcome, target))
+}
+
+/// Nothing in `directory` looks like a disk, finished or not.
+pub fn assert_nothing_left(directory: &Path) {
+    let left: Vec<_> = std::fs::read_dir(directory)
+        .expect("the directory can be read")
+        .map(|entry| entry.expect("an entry").file_name())
+        .filter(|name| name.to_string_lossy().contains("imported"))
+        .collect();
+    assert!(left.is_empty(), "{left:?} is left");
+}

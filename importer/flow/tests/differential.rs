@@ -1,0 +1,103 @@
+//! Every format × option × history, in every way of reading, compared byte for byte with qemu-img.
+
+mod common;
+
+use std::path::Path;
+
+use common::{Way, assert_nothing_left, import_file, tight};
+use fixtures::differ;
+use fixtures::images::{Recipe, catalogue, refused, wrapped};
+use importer_flow::Mode;
+
+fn compare(recipe: &Recipe, directory: &Path, ways: &[Way]) {
+    let image = recipe.build(directory);
+    let expected = image.raw();
+    for way in ways {
+        let (outcome, target) = import_file(&image.path, *way, directory, &tight(directory))
+            .unwrap_or_else(|error| panic!("{} {way:?}: {error}", recipe.name));
+        if let Some(at) = differ(&target, &expected) {
+            panic!("{} {way:?}: differs from qemu-img at {at:#x}", recipe.name);
+        }
+        assert_eq!(outcome.image.wrappers, recipe.wrappers, "{}", recipe.name);
+        assert_eq!(outcome.image.cdrom, recipe.cdrom, "{}", recipe.name);
+        if let Way::Once(_) = way {
+            assert!(matches!(outcome.mode, Mode::Streaming | Mode::Spooled), "{}: {:?}", recipe.name, outcome.mode);
+        }
+        std::fs::remove_file(target).unwrap();
+    }
+    std::fs::remove_file(expected).unwrap();
+}
+
+/// A share of the catalogue, so that the test runner can use both cores.
+fn share(all: Vec<Recipe>, number: usize, of: usize, ways: &[Way]) {
+    let directory = tempfile::tempdir().unwrap();
+    for recipe in all.iter().skip(number).step_by(of) {
+        compare(recipe, directory.path(), ways);
+    }
+}
+
+const ALL_WAYS: [Way; 5] = [Way::Ranged, Way::Again(1 << 20), Way::Again(70_001), Way::Once(300_000), Way::Once(611)];
+
+#[test]
+fn catalogue_first_quarter() {
+    share(catalogue(), 0, 4, &ALL_WAYS);
+}
+
+#[test]
+fn catalogue_second_quarter() {
+    share(catalogue(), 1, 4, &ALL_WAYS);
+}
+
+#[test]
+fn catalogue_third_quarter() {
+    share(catalogue(), 2, 4, &ALL_WAYS);
+}
+
+#[test]
+fn catalogue_last_quarter() {
+    share(catalogue(), 3, 4, &ALL_WAYS);
+}
+
+#[test]
+fn wrapped_first_half() {
+    share(wrapped(), 0, 2, &[Way::Ranged, Way::Again(90_001), Way::Once(5_003)]);
+}
+
+#[test]
+fn wrapped_second_half() {
+    share(wrapped(), 1, 2, &[Way::Ranged, Way::Again(90_001), Way::Once(5_003)]);
+}
+
+#[test]
+fn late_tables_take_another_pass_or_the_spool() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut late = 0;
+    for recipe in catalogue().iter().filter(|recipe| recipe.late) {
+        let image = recipe.build(directory.path());
+        let again =
+            import_file(&image.path, Way::Again(100_000), directory.path(), &tight(directory.path())).unwrap().0;
+        assert_eq!(again.mode, Mode::TwoPass, "{}", recipe.name);
+        let once = import_file(&image.path, Way::Once(100_000), directory.path(), &tight(directory.path())).unwrap().0;
+        assert_eq!(once.mode, Mode::Spooled, "{}", recipe.name);
+        late += 1;
+    }
+    assert!(late > 0, "the catalogue has no image with late tables");
+}
+
+#[test]
+fn what_must_be_refused_is_refused_in_every_way() {
+    let directory = tempfile::tempdir().unwrap();
+    for refused in refused() {
+        let path = refused.build(directory.path());
+        for way in [Way::Ranged, Way::Again(100_000), Way::Once(1000)] {
+            let error = match import_file(&path, way, directory.path(), &tight(directory.path())) {
+                Ok((outcome, _)) => panic!("{} {way:?} was accepted: {outcome:?}", refused.name),
+                Err(error) => error,
+            };
+            let text = error.to_string().to_lowercase();
+            assert!(text.contains(refused.says), "{} {way:?}: {error}", refused.name);
+            assert_eq!(error.kind().exit_code(), refused.exit, "{} {way:?}: {error}", refused.name);
+            assert_nothing_left(directory.path());
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! `importer inspect`.
+
+use std::io::Write;
+
+use importer_flow::{Error, Image, Kind, Result, inspect};
+
+use crate::args::Inspect;
+use crate::{report, size, source};
+
+/// Says what an image is.
+pub fn run(args: &Inspect) -> Result<()> {
+    let settings = source::settings(&args.from)?;
+    let mut source = source::open(&args.source, &args.from)?;
+    let image = inspect(&mut *source, &settings)?;
+    let text = if args.json { json(&image)? } else { lines(&image) };
+    let mut out = std::io::stdout().lock();
+    // A reader that has seen enough (head) is no error.
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(Error::new(Kind::Target, "can't write to standard output").because(error))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn json(image: &Image) -> Result<String> {
+    let mut text = serde_json::to_string_pretty(&report::Inspected::new(image))
+        .map_err(|error| Error::new(Kind::Ours, "can't write JSON").because(error))?;
+    text.push('\n');
+    Ok(text)
+}
+
+fn lines(image: &Image) -> String {
+    let bytes = |bytes: Option<u64>, unknown: &str| match bytes {
+        Some(bytes) => format!("{bytes} ({})", size::human(bytes)),
+        None => unknown.to_owned(),
+    };
+    let mut text = format!("format: {}\n", image.format);
+    if !image.wrappers.is_empty() {
+        text += &format!("wrappers: {}\n", image.wrappers.join(", "));
+    }
+    text += &format!("virtual size: {}\n", bytes(image.virtual_size, "known only at the end"));
+    text += &format!("allocated: {}\n", bytes(image.allocated, "known only at the end"));
+    if image.cdrom {
+        text += "cdrom: yes\n";
+    }
+    for feature in &image.features {
+        text += &format!("{}: {}\n", report::words(feature.name), report::value(&feature.value));
+    }
+    text
+}

@@ -1,0 +1,152 @@
+//! Progress, shown while an import runs.
+
+use std::io::IsTerminal;
+use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use importer_flow::{Error, Kind, Progress, Result};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::args::Show;
+use crate::report::per_second;
+use crate::size::human;
+
+/// A thread that shows progress until it is stopped.
+pub struct Watch {
+    stop: Option<SyncSender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Watch {
+    /// Starts to show progress on standard error.
+    pub fn start(show: Show, progress: Arc<Progress>) -> Result<Self> {
+        let terminal = std::io::stderr().is_terminal();
+        let mut display: Box<dyn Display> = match show {
+            Show::None => return Ok(Self { stop: None, thread: None }),
+            Show::Auto if terminal => Box::new(Bar::new()),
+            Show::Bar => Box::new(Bar::new()),
+            Show::Auto => Box::new(Lines { started: Instant::now() }),
+            Show::Json => Box::new(Json { started: Instant::now() }),
+        };
+        let (stop, stopped) = sync_channel(1);
+        let thread = std::thread::Builder::new().name("progress".into()).spawn(move || {
+            while stopped.recv_timeout(display.interval()) == Err(RecvTimeoutError::Timeout) {
+                display.show(&progress);
+            }
+            display.end(&progress);
+        });
+        let thread = thread.map_err(|error| Error::new(Kind::Ours, "can't start a thread").because(error))?;
+        Ok(Self { stop: Some(stop), thread: Some(thread) })
+    }
+
+    /// Stops, and leaves the terminal clean.
+    pub fn stop(mut self) {
+        self.stop = None;
+        if let Some(thread) = self.thread.take() {
+            // What it shows is not worth an error.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A way to show progress.
+trait Display: Send {
+    fn interval(&self) -> Duration;
+    fn show(&mut self, progress: &Progress);
+    fn end(&mut self, progress: &Progress);
+}
+
+struct Bar {
+    bar: ProgressBar,
+}
+
+impl Bar {
+    fn new() -> Self {
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+        bar.set_style(style("{bytes} {binary_bytes_per_sec} {elapsed}"));
+        Self { bar }
+    }
+}
+
+fn style(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
+}
+
+impl Display for Bar {
+    fn interval(&self) -> Duration {
+        Duration::from_millis(100)
+    }
+
+    fn show(&mut self, progress: &Progress) {
+        let expected = progress.expected();
+        if expected > 0 && self.bar.length() != Some(expected) {
+            if self.bar.length().is_none() {
+                self.bar.set_style(style(
+                    "{bar:30} {percent:>3}%  {bytes} of {total_bytes}  {binary_bytes_per_sec}  {eta} left",
+                ));
+            }
+            self.bar.set_length(expected);
+        }
+        self.bar.set_position(progress.received());
+    }
+
+    fn end(&mut self, _progress: &Progress) {
+        self.bar.finish_and_clear();
+    }
+}
+
+/// One line now and then, for logs.
+struct Lines {
+    started: Instant,
+}
+
+impl Display for Lines {
+    fn interval(&self) -> Duration {
+        Duration::from_secs(5)
+    }
+
+    fn show(&mut self, progress: &Progress) {
+        let (received, expected) = (progress.received(), progress.expected());
+        let speed = per_second(received, self.started.elapsed());
+        let of = if expected > 0 {
+            let percent = u128::from(received) * 100 / u128::from(expected);
+            let left = expected.saturating_sub(received).checked_div(speed.max(1)).unwrap_or(0);
+            format!(" of {} ({}%, {left} s left)", human(expected), percent.min(100))
+        } else {
+            String::new()
+        };
+        eprintln!("{}{of}, {}/s", human(received), human(speed));
+    }
+
+    fn end(&mut self, _progress: &Progress) {}
+}
+
+/// One object per line, for programs.
+struct Json {
+    started: Instant,
+}
+
+impl Display for Json {
+    fn interval(&self) -> Duration {
+        Duration::from_secs(1)
+    }
+
+    fn show(&mut self, progress: &Progress) {
+        let elapsed = self.started.elapsed();
+        let expected = progress.expected();
+        let line = serde_json::json!({
+            "receivedBytes": progress.received(),
+            "expectedBytes": (expected > 0).then_some(expected),
+            "pass": progress.pass(),
+            "bytesPerSecond": per_second(progress.received(), elapsed),
+            "elapsedSeconds": elapsed.as_secs_f64(),
+        });
+        eprintln!("{line}");
+    }
+
+    fn end(&mut self, progress: &Progress) {
+        self.show(progress);
+    }
+}

@@ -1,0 +1,159 @@
+//! The JSON that scripts read.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use importer_flow::{FeatureValue, Image, Outcome, Result};
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+/// What was done, or why it failed (DESIGN §3).
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Report {
+    outcome: &'static str,
+    exit_code: u8,
+    reason: &'static str,
+    message: String,
+    source: Source,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    image: Option<Described>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    target: Option<Target>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mode: Option<&'static str>,
+    duration_seconds: f64,
+    average_bytes_per_second: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Source {
+    bytes: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    digest: Option<String>,
+}
+
+/// An image, as the report and `inspect` show it.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Described {
+    wrappers: Vec<&'static str>,
+    format: &'static str,
+    virtual_size: Option<u64>,
+    allocated: Option<u64>,
+    cdrom: bool,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Target {
+    bytes_written: u64,
+    size: u64,
+    reference: String,
+}
+
+/// What `inspect --json` shows.
+#[derive(Debug, Serialize)]
+pub struct Inspected {
+    #[serde(flatten)]
+    image: Described,
+    features: Map<String, Value>,
+}
+
+impl Report {
+    /// The report of a copy to `target`.
+    pub fn new(target: &str, result: &Result<Outcome>, received: u64, elapsed: Duration) -> Self {
+        let (outcome, error) = match result {
+            Ok(outcome) => (Some(outcome), None),
+            Err(error) => (None, Some(error)),
+        };
+        let bytes = outcome.map_or(received, |outcome| outcome.source_bytes);
+        Self {
+            outcome: if error.is_none() { "succeeded" } else { "failed" },
+            exit_code: error.map_or(0, |error| error.kind().exit_code()),
+            reason: error.map_or("Completed", |error| error.kind().reason()),
+            message: error.map_or_else(|| "the disk is complete".to_owned(), crate::one_line),
+            source: Source { bytes, digest: outcome.and_then(|outcome| outcome.source_digest.clone()) },
+            image: outcome.map(|outcome| Described::new(&outcome.image)),
+            target: outcome.map(|outcome| Target {
+                bytes_written: outcome.bytes_written,
+                size: outcome.target_size,
+                reference: target.to_owned(),
+            }),
+            mode: outcome.map(|outcome| outcome.mode.name()),
+            duration_seconds: elapsed.as_secs_f64(),
+            average_bytes_per_second: per_second(bytes, elapsed),
+        }
+    }
+
+    /// Writes it to a file, whole or not at all.
+    pub fn write(&self, path: &Path) -> io::Result<()> {
+        let mut json = serde_json::to_vec_pretty(self)?;
+        json.push(b'\n');
+        // A device or pipe (/dev/stdout, /dev/termination-log) can't be renamed over.
+        if fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
+            return fs::write(path, json);
+        }
+        let mut temporary = path.as_os_str().to_owned();
+        temporary.push(".tmp");
+        fs::write(&temporary, json)?;
+        fs::rename(&temporary, path)
+    }
+}
+
+impl Described {
+    fn new(image: &Image) -> Self {
+        Self {
+            wrappers: image.wrappers.clone(),
+            format: image.format,
+            virtual_size: image.virtual_size,
+            allocated: image.allocated,
+            cdrom: image.cdrom,
+        }
+    }
+}
+
+impl Inspected {
+    /// What `inspect` shows of an image.
+    pub fn new(image: &Image) -> Self {
+        let features = image.features.iter().map(|feature| (feature.name.to_owned(), json(&feature.value)));
+        Self { image: Described::new(image), features: features.collect() }
+    }
+}
+
+fn json(value: &FeatureValue) -> Value {
+    match value {
+        FeatureValue::Number(number) => (*number).into(),
+        FeatureValue::Flag(flag) => (*flag).into(),
+        FeatureValue::Text(text) => text.as_str().into(),
+    }
+}
+
+/// A feature's value, for people.
+pub fn value(value: &FeatureValue) -> String {
+    match value {
+        FeatureValue::Number(number) => number.to_string(),
+        FeatureValue::Flag(flag) => if *flag { "yes" } else { "no" }.to_owned(),
+        FeatureValue::Text(text) => text.clone(),
+    }
+}
+
+/// `clusterSize` as `cluster size`.
+pub fn words(name: &str) -> String {
+    let mut words = String::new();
+    for letter in name.chars() {
+        if letter.is_ascii_uppercase() {
+            words.push(' ');
+        }
+        words.push(letter.to_ascii_lowercase());
+    }
+    words
+}
+
+/// Bytes per second.
+pub fn per_second(bytes: u64, elapsed: Duration) -> u64 {
+    let millis = elapsed.as_millis().max(1);
+    u64::try_from(u128::from(bytes) * 1000 / millis).unwrap_or(u64::MAX)
+}

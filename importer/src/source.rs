@@ -1,0 +1,65 @@
+//! The source a person names.
+
+use std::fs;
+use std::path::Path;
+
+use importer_flow::source::{FileSource, HttpConfig, HttpSource, StdinSource};
+use importer_flow::{Error, Kind, Result, Settings, Source};
+
+use crate::args::From;
+
+/// Opens the source that `name` means. A name with `://` is a URL, `-` standard input, anything else a path.
+pub fn open(name: &str, from: &From) -> Result<Box<dyn Source>> {
+    if name == "-" {
+        return Ok(Box::new(StdinSource::open()?));
+    }
+    let Some((scheme, _)) = name.split_once("://").filter(|(scheme, _)| is_scheme(scheme)) else {
+        return Ok(Box::new(FileSource::open(Path::new(name))?));
+    };
+    match scheme.to_ascii_lowercase().as_str() {
+        "http" | "https" => Ok(Box::new(HttpSource::open(name, config(from)?)?)),
+        _ => Err(Error::new(
+            Kind::Usage,
+            format!("sources of the kind {scheme}:// can't be read; http://, https://, a path and - can"),
+        )),
+    }
+}
+
+/// What the options say about memory and archives.
+pub fn settings(from: &From) -> Result<Settings> {
+    let memory = from.memory.0;
+    if memory < LEAST_MEMORY {
+        let message = format!("--memory {memory} is too little: give at least {} Mi", LEAST_MEMORY >> 20);
+        return Err(Error::new(Kind::Usage, message));
+    }
+    Ok(Settings { memory, disk: from.disk.clone(), ..Settings::default() })
+}
+
+fn config(from: &From) -> Result<HttpConfig> {
+    let header = |line: &String| match line.split_once(':') {
+        Some((name, value)) => Ok((name.trim().to_owned(), value.trim_start().to_owned())),
+        None => Err(Error::new(Kind::Usage, "a --header has no colon; write it as 'Name: value'")),
+    };
+    let headers = from.header.iter().map(header).collect::<Result<_>>()?;
+    let password = match &from.password_file {
+        Some(path) => Some(fs::read_to_string(path).map_err(|error| {
+            Error::new(Kind::Usage, format!("--password-file {}: can't be read", path.display())).because(error)
+        })?),
+        None => None,
+    };
+    Ok(HttpConfig {
+        ca_files: from.ca.clone(),
+        insecure: from.insecure,
+        headers,
+        user: from.user.clone(),
+        password,
+        ..HttpConfig::default()
+    })
+}
+
+fn is_scheme(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_alphabetic())
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'))
+}
+
+const LEAST_MEMORY: u64 = 16 << 20;
