@@ -12,7 +12,7 @@ use crate::pool::Pool;
 use crate::progress::Progress;
 use crate::received::{Account, Received};
 use crate::unwrap::{Unwrapped, Unwrapping, unwrap};
-use crate::{Result, Sink, Source, Stream};
+use crate::{Error, Kind, Result, Sink, Source, Stream};
 
 /// What an import may use.
 #[derive(Clone, Debug)]
@@ -106,12 +106,22 @@ pub fn import(
     progress: Arc<Progress>,
 ) -> Result<Outcome> {
     let pool = Pool::new(sink, settings.threads, settings.memory / 4)?;
-    Import { source, settings, progress }.run(pool)
+    let name = source.name();
+    Import { source, settings, progress }.run(pool).map_err(|error| named(error, &name))
 }
 
 /// Says what the image of `source` is, from its metadata alone.
 pub fn inspect(source: &mut dyn Source, settings: &Settings) -> Result<Image> {
-    Import { source, settings, progress: Arc::default() }.inspect()
+    let name = source.name();
+    Import { source, settings, progress: Arc::default() }.inspect().map_err(|error| named(error, &name))
+}
+
+/// A parser knows offsets; which image they are of is known here.
+fn named(error: Error, name: &str) -> Error {
+    match error.kind() {
+        Kind::NotUsable | Kind::Unsafe if !error.to_string().contains(name) => error.within(name),
+        _ => error,
+    }
 }
 
 impl Import<'_> {
