@@ -144,7 +144,7 @@ impl Import<'_> {
     /// Opens the source for a pass over all of it, and takes the wrappers off.
     fn open(&mut self, account: &Account) -> Result<Unwrapped> {
         let stream = self.source.open()?;
-        self.progress.begin_pass(self.source.len());
+        self.progress.begin_pass();
         let compare = self.source.reopens();
         let received = Received::new(stream, account.clone(), Arc::clone(&self.progress), compare);
         unwrap(Box::new(received), &self.unwrapping())

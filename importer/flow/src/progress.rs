@@ -34,10 +34,7 @@ impl Progress {
         self.expected.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    pub(crate) fn begin_pass(&self, len: Option<u64>) {
+    pub(crate) fn begin_pass(&self) {
         self.pass.fetch_add(1, Ordering::Relaxed);
-        if let Some(len) = len {
-            self.expect(len);
-        }
     }
 }

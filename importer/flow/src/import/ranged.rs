@@ -13,6 +13,8 @@ impl Import<'_> {
         let mut ops = Vec::new();
         let mut plan = Plan::ranged(format, len, self.limits(), &mut ops)?;
         let mut received = 0;
+        // The start of the file came to tell what it is; of the rest, only what is asked for will.
+        self.progress.expect(self.progress.received());
         let mut prepared = false;
         loop {
             received += self.read_pages(&mut plan, &mut ops)?;

@@ -14,6 +14,7 @@ use crate::{Error, Kind, Piece, Result, Stream};
 
 impl Import<'_> {
     pub(super) fn streamed(self, opened: Unwrapped, account: Account, pool: Pool) -> Result<Outcome> {
+        self.progress.expect(self.source.len().unwrap_or(0));
         match reader(&opened.head, self.inner_len(&opened), Access::Streamed)? {
             Reader::Format(format) => self.planned(opened, format, account, pool),
             Reader::Raw { cdrom } => self.raw(opened, cdrom, &account, pool),
@@ -62,6 +63,7 @@ impl Import<'_> {
                 break;
             }
             pass_account = Account::default();
+            self.progress.expect(self.source.len().unwrap_or(0));
             let again = self.open(&pass_account)?;
             if again.head != head || again.wrappers != wrappers {
                 let message = format!("{} changed while it was read; try again", self.source.name());
