@@ -20,15 +20,15 @@ pub struct Args {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Copy an image to a raw disk
+    ///
+    /// The image may be qcow2, VMDK, VHD, VHDX, VDI, QED, Parallels, ISO or raw, inside gzip, xz, zstd, bzip2, lz4, tar
+    /// or OVA. What it is is found out by its content, never by its name.
     Copy(Copy),
     /// Say what an image is, reading only its metadata
     Inspect(Inspect),
 }
 
 /// Copy an image to a raw disk.
-///
-/// The image may be qcow2, VMDK, VHD, VHDX, VDI, QED, Parallels, ISO or raw, inside gzip, xz, zstd, bzip2, lz4, tar or OVA.
-/// What it is is found out by its content, never by its name.
 #[derive(Debug, Parser)]
 #[command(after_help = EXAMPLES)]
 pub struct Copy {

@@ -7,7 +7,7 @@ use std::time::Instant;
 use importer_flow::sink::{self, NullSink, Options};
 use importer_flow::{Error, Kind, Outcome, Progress, Result, Sink, import};
 
-use crate::args::Copy;
+use crate::args::{Copy, Show};
 use crate::progress::Watch;
 use crate::{report, size, source};
 
@@ -29,7 +29,8 @@ pub fn run(args: &Copy) -> Result<()> {
         }
     }
     let outcome = result?;
-    if args.progress != crate::args::Show::None {
+    // A program that reads lines of JSON has the last of them, and the report.
+    if !matches!(args.progress, Show::None | Show::Json) {
         eprintln!("{}", summary(&outcome, &args.target, elapsed));
     }
     Ok(())
