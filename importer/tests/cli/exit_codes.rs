@@ -1,0 +1,121 @@
+//! Every exit code, with one line that says why and nothing left beside the target.
+
+use std::fs;
+use std::net::TcpListener;
+
+use fixtures::http::{Authority, Reply, Server, Settings};
+
+use super::program::{Place, copy, image, importer, run, run_piped};
+
+/// Copies, expects this exit code and these words, and that nothing is left.
+#[track_caller]
+fn fails(place: &Place, source: &str, code: i32, words: &[&str]) {
+    let line = run(place.copy(source).args(["--progress", "none"])).failed(code);
+    assert!(words.iter().all(|word| line.contains(word)), "{source}: {line}");
+    assert_eq!(place.left(), [""; 0], "{source}");
+}
+
+#[test]
+fn a_server_that_refuses_is_4_and_one_that_fails_is_3() {
+    let place = Place::new();
+    let server = Server::start(|seen| Reply::new(seen.target[1..].parse().unwrap()).body("no"));
+    for (status, code) in [("401", 4), ("403", 4), ("404", 4), ("410", 4)] {
+        fails(&place, &server.url(&format!("/{status}")), code, &[status]);
+    }
+    let loops = Server::start(|_| Reply::redirect(302, "/again"));
+    fails(&place, &loops.url("/"), 4, &["redirect"]);
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    fails(&place, &format!("http://{closed}/disk"), 3, &["refused"]);
+}
+
+#[test]
+fn a_body_that_ends_early_is_3() {
+    let place = Place::new();
+    let made = image("raw-noise", &place);
+    let bytes = fs::read(&made.path).unwrap();
+    let server = Server::start(move |_| Reply::ok(bytes.clone()).fault_at(1_000_001, Reply::cut));
+    fails(&place, &server.url("/disk"), 3, &[]);
+}
+
+#[test]
+fn an_expired_certificate_is_4() {
+    let place = Place::new();
+    let authority = Authority::new("tests");
+    let ca = place.file("ca.pem", authority.pem());
+    let settings = Settings { identity: Some(authority.issue_expired(&["127.0.0.1"])), ..Settings::default() };
+    let server = Server::with(settings, |_| Reply::ok("no one gets this"));
+    let mut command = place.copy(server.url("/disk"));
+    let line = run(command.args(["--progress", "none", "--ca"]).arg(ca)).failed(4);
+    assert!(line.contains("expired"), "{line}");
+}
+
+#[test]
+fn a_path_that_cannot_be_read_is_4() {
+    let place = Place::new();
+    let missing = place.path().join("missing.qcow2");
+    fails(&place, missing.to_str().unwrap(), 4, &["missing.qcow2", "no such file"]);
+    fails(&place, place.path().to_str().unwrap(), 4, &["directory"]);
+}
+
+#[test]
+fn a_command_that_makes_no_sense_is_2() {
+    let place = Place::new();
+    let disk = image("raw-one-sector", &place).path;
+    let disk = disk.to_str().unwrap();
+    fails(&place, "ftp://host/disk", 2, &["ftp://"]);
+    fails(&place, "http://", 2, &[]);
+    run(copy(disk, "docker://host/repo:tag").args(["--progress", "none"])).failed(2);
+    for options in [
+        &["--memory", "1Mi"][..],
+        &["--memory", "64Mi", "--no-such-option"],
+        &["--size", "-1"],
+        &["--size", "10 parsecs"],
+        &["--checksum", "md5:00"],
+        &["--checksum", "sha256:00"],
+        &["--progress", "loud"],
+        &["--user", "ali"],
+        &["--spool-limit", "much"],
+    ] {
+        let ran = run(place.copy(disk).args(options));
+        assert_eq!(ran.code, 2, "{options:?}: {ran:?}");
+        assert_eq!(place.left(), [""; 0], "{options:?}");
+    }
+    let http = |option: &str, value: &str| {
+        run(place.copy("http://127.0.0.1:9/").args(["--progress", "none", option, value])).failed(2)
+    };
+    http("--header", "no colon");
+    http("--header", "Bad Name: x");
+    http("--ca", "/no/such/ca.pem");
+    for args in [&[][..], &["copy"], &["copy", "a"], &["inspect"], &["move", "a", "b"]] {
+        assert_eq!(run(importer().args(args)).code, 2, "{args:?}");
+    }
+}
+
+#[test]
+fn what_is_no_disk_is_5() {
+    let place = Place::new();
+    let page = "<!DOCTYPE html><html><body>Please sign in to download this file.</body></html>\n";
+    for (name, bytes, words) in [
+        ("page.qcow2", page.as_bytes().to_vec(), &["page.qcow2"][..]),
+        ("long-page.qcow2", page.repeat(1000).into_bytes(), &["long-page.qcow2"]),
+        ("empty.img", Vec::new(), &["empty"]),
+        ("short.img", vec![7; 511], &["511"]),
+    ] {
+        let path = place.file(name, bytes);
+        fails(&place, path.to_str().unwrap(), 5, words);
+        let line = run_piped(place.copy("-").args(["--progress", "none"]), &path).failed(5);
+        assert!(line.contains("standard input"), "{line}");
+        assert_eq!(place.left(), [""; 0], "{name}");
+    }
+}
+
+#[test]
+fn a_target_that_cannot_be_written_is_8() {
+    let place = Place::new();
+    let disk = image("raw-one-sector", &place).path;
+    fs::create_dir(place.path().join("folder")).unwrap();
+    for target in [place.path().join("no/such/folder/disk.raw"), place.path().join("folder")] {
+        let line = run(copy(&disk, &target).args(["--progress", "none"])).failed(8);
+        assert!(line.contains(target.to_str().unwrap()), "{line}");
+    }
+}

@@ -1,0 +1,12 @@
+//! The program as people and scripts run it: exit codes, standard error, reports, and what is left where it failed.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "in a test, that is the failure")]
+
+mod block;
+mod copy;
+mod exit_codes;
+mod help;
+mod inspect;
+mod kill;
+mod program;
+mod qemu_is_wrong;
+mod report;
