@@ -71,7 +71,11 @@ pub(crate) fn disks(xml: &[u8]) -> Result<Vec<Disk>> {
         roxmltree::Error::NodesLimitReached => {
             Error::new(Kind::Oversized, format!("it has more than {MAX_NODES} XML nodes"))
         }
-        error => Error::new(Kind::Corrupt, format!("it is no well-formed XML: {error}")),
+        error => {
+            // It quotes the text, control characters and all.
+            let error = printable(error.to_string().as_bytes());
+            Error::new(Kind::Corrupt, format!("it is no well-formed XML: {error}"))
+        }
     })?;
     let root = document.root_element();
     if root.tag_name().name() != "Envelope" {

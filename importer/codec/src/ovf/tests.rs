@@ -104,3 +104,12 @@ fn descriptors_of_the_corpus() {
         assert_eq!(got, want, "{name}");
     }
 }
+
+#[test]
+fn messages_do_not_repeat_control_characters() {
+    for xml in ["<a \u{1b}='1'/>", "<a b\u{4}'1'/>", "<a><b\u{1b}[2J></a>", "<a b='1'>\u{7}</a>", "<a>&\u{1b};</a>"] {
+        let error = super::disks(xml.as_bytes()).unwrap_err();
+        assert_eq!(error.kind(), Kind::Corrupt, "{error}");
+        assert!(!error.to_string().contains(char::is_control), "{error:?}");
+    }
+}
