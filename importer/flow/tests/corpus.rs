@@ -1,4 +1,5 @@
 //! Images that other people made.
+#![allow(clippy::unwrap_used, reason = "in a test, that is the failure")]
 
 mod common;
 

@@ -1,14 +1,15 @@
 //! Sources and checks that the pipeline tests share.
+#![allow(clippy::expect_used, reason = "in a test, that is the failure")]
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use fixtures::content::Random;
-use importer_flow::sink::{FileSink, Options};
+use importer_flow::sink::{FileSink, Options, Written};
 use importer_flow::source::FileSource;
-use importer_flow::{Error, Kind, Outcome, Piece, Result, Settings, Source, Stream, import};
+use importer_flow::{Error, Kind, Outcome, Piece, Result, Settings, Sink, Source, Stream, import};
 
 /// A source that gives pieces of random size, and may or may not be opened again.
 pub struct Chunked {
@@ -89,17 +90,60 @@ pub fn tight(directory: &Path) -> Settings {
     Settings { memory: 2 << 20, threads: 2, spool_directory: directory.to_owned(), ..Settings::default() }
 }
 
+/// A file, and which ranges were written to it as data, before zeros were looked for in them.
+struct Recorder {
+    file: Box<FileSink>,
+    writes: Arc<Mutex<Vec<Range<u64>>>>,
+}
+
+impl Sink for Recorder {
+    fn prepare(&self, size: Option<u64>) -> Result<()> {
+        self.file.prepare(size)
+    }
+
+    fn write(&self, at: u64, bytes: &[u8]) -> Result<()> {
+        self.writes.lock().expect("no writer panics").push(at..at + bytes.len() as u64);
+        self.file.write(at, bytes)
+    }
+
+    fn zero(&self, at: u64, len: u64) -> Result<()> {
+        self.file.zero(at, len)
+    }
+
+    fn finish(self: Box<Self>, size: u64) -> Result<Written> {
+        self.file.finish(size)
+    }
+
+    fn name(&self) -> String {
+        self.file.name()
+    }
+}
+
 /// Imports the image at `path` into a new file in `directory`.
 pub fn import_file(path: &Path, way: Way, directory: &Path, settings: &Settings) -> Result<(Outcome, PathBuf)> {
+    import_recorded(path, way, directory, settings).map(|(outcome, target, _)| (outcome, target))
+}
+
+/// The same, and gives the ranges that were written as data, in guest order.
+pub fn import_recorded(
+    path: &Path,
+    way: Way,
+    directory: &Path,
+    settings: &Settings,
+) -> Result<(Outcome, PathBuf, Vec<Range<u64>>)> {
     let mut source: Box<dyn Source> = match way {
         Way::Ranged => Box::new(FileSource::open(path)?),
         Way::Again(largest) => Box::new(Chunked::new(path, largest, true, largest % 2 == 0)),
         Way::Once(largest) => Box::new(Chunked::new(path, largest, false, false)),
     };
     let target = directory.join("imported.raw");
-    let sink = Box::new(FileSink::create(&target, Options::default())?);
+    let file = Box::new(FileSink::create(&target, Options::default())?);
+    let writes = Arc::new(Mutex::default());
+    let sink = Box::new(Recorder { file, writes: Arc::clone(&writes) });
     let outcome = import(&mut *source, sink, settings, Arc::default())?;
-    Ok((outcome, target))
+    let mut writes = std::mem::take(&mut *writes.lock().expect("no writer panics"));
+    writes.sort_unstable_by_key(|range| range.start);
+    Ok((outcome, target, writes))
 }
 
 /// Nothing in `directory` looks like a disk, finished or not.
