@@ -19,7 +19,7 @@ fn fails(place: &Place, source: &str, code: i32, words: &[&str]) {
 fn a_server_that_refuses_is_4_and_one_that_fails_is_3() {
     let place = Place::new();
     let server = Server::start(|seen| Reply::new(seen.target[1..].parse().unwrap()).body("no"));
-    for (status, code) in [("401", 4), ("403", 4), ("404", 4), ("410", 4)] {
+    for (status, code) in [("401", 4), ("403", 4), ("404", 4), ("410", 4), ("429", 3), ("500", 3), ("503", 3)] {
         fails(&place, &server.url(&format!("/{status}")), code, &[status]);
     }
     let loops = Server::start(|_| Reply::redirect(302, "/again"));
