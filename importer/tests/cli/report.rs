@@ -87,7 +87,8 @@ fn progress_for_programs_is_json_and_nothing_else() {
     let bytes = |path: &Path| path.metadata().unwrap().len();
     for name in ["qcow2-64k-v1.1", "raw.zstd", "raw"] {
         let made = image(name, &place);
-        let ran = run(place.copy(&made.path).args(["--progress", "json"])).succeeded();
+        let (ran, report) = reported(place.copy(&made.path).args(["--progress", "json"]), &place);
+        let ran = ran.succeeded();
         let lines: Vec<Value> = ran
             .stderr
             .lines()
@@ -99,6 +100,7 @@ fn progress_for_programs_is_json_and_nothing_else() {
         // All that was expected has come, and not more than the file has.
         assert_eq!(last["receivedBytes"], last["expectedBytes"], "{name}");
         assert!(last["receivedBytes"].as_u64().unwrap() <= bytes(&made.path) * 2, "{name}: {last}");
+        assert_eq!(last["receivedBytes"], report["source"]["bytes"], "{name}");
     }
 }
 

@@ -12,12 +12,11 @@ impl Import<'_> {
     pub(super) fn ranged(mut self, format: Box<dyn Format>, len: u64, mut pool: Pool) -> Result<Outcome> {
         let mut ops = Vec::new();
         let mut plan = Plan::ranged(format, len, self.limits(), &mut ops)?;
-        let mut received = 0;
         // The start of the file came to tell what it is; of the rest, only what is asked for will.
         self.progress.expect(self.progress.received());
         let mut prepared = false;
         loop {
-            received += self.read_pages(&mut plan, &mut ops)?;
+            self.read_pages(&mut plan, &mut ops)?;
             if !prepared && let Some(geometry) = plan.geometry() {
                 pool.sink().prepare(geometry.virtual_size)?;
                 prepared = true;
@@ -34,7 +33,6 @@ impl Import<'_> {
                 let mut stream = self.source.range(run.clone())?;
                 plan.seek(run.start);
                 while let Some(next) = stream.next()? {
-                    received += next.len();
                     self.progress.receive(next.len());
                     plan.push(piece(next), &mut ops)?;
                     pool.submit(&mut ops)?;
@@ -50,20 +48,19 @@ impl Import<'_> {
         Ok(Outcome {
             image,
             mode: Mode::Ranged,
-            source_bytes: received,
+            source_bytes: self.progress.received(),
             source_digest: None,
             bytes_written: written.data,
             target_size: written.size,
         })
     }
 
-    /// Reads pages until there are none or the window is full. Gives the number of bytes read.
-    fn read_pages(&mut self, plan: &mut Plan, ops: &mut Vec<Op>) -> Result<u64> {
-        let mut received = 0;
+    /// Reads pages until there are none or the window is full.
+    fn read_pages(&mut self, plan: &mut Plan, ops: &mut Vec<Op>) -> Result<()> {
         loop {
             let batch = plan.page_batch();
             if batch.is_empty() {
-                return Ok(received);
+                return Ok(());
             }
             let mut bytes = Vec::new();
             for group in group(&batch, self.source.len().unwrap_or(u64::MAX)) {
@@ -71,7 +68,8 @@ impl Import<'_> {
                 if group.start < group.end {
                     read_all(&mut *self.source.range(group.start..group.end)?, &mut bytes)?;
                 }
-                received += bytes.len() as u64;
+                self.progress.expect(bytes.len() as u64);
+                self.progress.receive(bytes.len() as u64);
                 for page in group.pages {
                     let from = usize::try_from(page.at.0.saturating_sub(group.start)).unwrap_or(usize::MAX);
                     let to = from.saturating_add(page.len as usize).min(bytes.len());
