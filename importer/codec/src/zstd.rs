@@ -18,6 +18,10 @@ pub(crate) struct Zstd {
     context: DCtx<'static>,
     /// Whether a frame with data was seen, so that zeros can be padding.
     frames: bool,
+    /// How many bytes the frame at hand must give, where it says so.
+    size: Option<u64>,
+    /// How many it gave.
+    made: u64,
 }
 
 #[derive(Clone, Copy)]
@@ -40,11 +44,19 @@ impl Zstd {
             .set_parameter(DParameter::WindowLogMax(MAX_WINDOW_LOG))
             .map_err(|code| Error::new(Kind::Ours, name(code)).of(Self::NAME))?;
         let memory = limits.memory;
-        Ok(Self { memory, state: State::Header, header: Gather::default(), context, frames: false })
+        Ok(Self {
+            memory,
+            state: State::Header,
+            header: Gather::default(),
+            context,
+            frames: false,
+            size: None,
+            made: 0,
+        })
     }
 
-    /// Judges a frame header.
-    fn admit(&self, header: Header) -> Result<()> {
+    /// Judges a frame header, and begins its frame.
+    fn admit(&mut self, header: Header) -> Result<()> {
         if header.dictionary {
             return Err(Error::new(Kind::Unsupported, "it needs a dictionary; recompress it without one"));
         }
@@ -57,13 +69,26 @@ impl Zstd {
         if header.window > self.memory {
             return Err(too_large("its window", header.window, self.memory));
         }
+        self.frames = true;
+        self.size = header.size;
+        self.made = 0;
         Ok(())
     }
 
     /// Gives bytes to libzstd. `Some(true)` when the frame is complete, `None` when it needs more input.
     fn feed(&mut self, input: &[u8], output: &mut BytesMut) -> Result<(usize, Option<bool>)> {
         let done = spare::unzstd(&mut self.context, input, output);
+        self.made = self.made.saturating_add(done.made as u64);
         match done.status {
+            // libzstd compares them by itself, but not where an empty block ends a frame that it sees in pieces.
+            Ok(0) if self.size.is_some_and(|size| size != self.made) => Err(Error::new(
+                Kind::Corrupt,
+                format!(
+                    "a frame gives {} bytes instead of {}; the file is damaged, get it again",
+                    self.made,
+                    self.size.unwrap_or_default()
+                ),
+            )),
             Ok(0) => Ok((done.used, Some(true))),
             Ok(_) if done.used == 0 && done.made == 0 => Ok((0, None)),
             Ok(_) => Ok((done.used, Some(false))),
@@ -136,7 +161,6 @@ impl Zstd {
             && let Some(header) = Header::parse(input)?
         {
             self.admit(header)?;
-            self.frames = true;
             return Ok(Some(State::Body));
         }
         let mut want = MAGIC.len();
@@ -154,14 +178,13 @@ impl Zstd {
                 _ => return Err(trailing(Self::UNIT)),
             }
             if let Some(header) = Header::parse(have)? {
-                self.admit(header)?;
-                self.frames = true;
                 let mut bytes = [0; HEADER_MAX];
                 let len = have.len();
                 if let Some(slots) = bytes.get_mut(..len) {
                     slots.copy_from_slice(have);
                 }
                 self.header.clear();
+                self.admit(header)?;
                 // A header gives no output, so it is always taken whole.
                 let (used, complete) = self.feed(bytes.get(..len).unwrap_or_default(), output)?;
                 if used != len || complete == Some(true) {
@@ -181,6 +204,8 @@ struct Header {
     window: u64,
     /// Whether it names a dictionary.
     dictionary: bool,
+    /// How many bytes the frame gives, where it is known.
+    size: Option<u64>,
 }
 
 impl Header {
@@ -213,10 +238,11 @@ impl Header {
         }
         let dictionary = rest.by_ref().take(dictionary_len).fold(false, |any, byte| any | (byte != 0));
         let size = rest.take(size_len).rev().fold(0u64, |size, byte| size << 8 | u64::from(byte));
+        let size = if size_len == 2 { size + 256 } else { size };
         if single {
-            window = if size_len == 2 { size + 256 } else { size };
+            window = size;
         }
-        Ok(Some(Self { window, dictionary }))
+        Ok(Some(Self { window, dictionary, size: (size_len > 0).then_some(size) }))
     }
 }
 

@@ -114,3 +114,21 @@ fn headers_are_read_as_the_specification_has_them() {
     let packed = [&MAGIC[..], &[0x01, 0x00, 5, 1, 0, 0]].concat();
     assert!(fails(&packed).to_string().contains("dictionary"));
 }
+
+/// A content size of 300, a window of 1 KiB, a raw block of four bytes, and an empty last block.
+#[test]
+fn a_frame_that_ends_before_its_size_is_damaged() {
+    let frame = |size: u16| {
+        let size = (size - 256).to_le_bytes();
+        [&MAGIC[..], &[0x40, 0], &size, &[0x20, 0, 0], b"disk", &[1, 0, 0]].concat()
+    };
+    for pieces in Pieces::ALL {
+        for room in [1, 4096] {
+            let error = decode(Wrapper::Zstd, Limits::default(), &frame(300), pieces, room).unwrap_err();
+            assert_eq!(error.kind(), Kind::Corrupt, "{pieces:?} {room}: {error}");
+        }
+    }
+    // The same with a size that is right.
+    let right = [&MAGIC[..], &[0x80, 0], &4u32.to_le_bytes(), &[0x20, 0, 0], b"disk", &[1, 0, 0]].concat();
+    check(&right, b"disk");
+}
