@@ -6,6 +6,7 @@ mod streamed;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::bin::Bin;
 use crate::checksum::Checksum;
 use crate::image::{Access, Image, Reader, reader};
 use crate::pool::Pool;
@@ -93,6 +94,7 @@ struct Import<'a> {
     source: &'a mut dyn Source,
     settings: &'a Settings,
     progress: Arc<Progress>,
+    bin: Bin,
 }
 
 /// Brings the image of `source` to `sink`.
@@ -105,15 +107,18 @@ pub fn import(
     settings: &Settings,
     progress: Arc<Progress>,
 ) -> Result<Outcome> {
-    let pool = Pool::new(sink, settings.threads, settings.memory / 4)?;
+    let bin = Bin::default();
+    let pool = Pool::new(sink, settings.threads, settings.memory / QUEUE_SHARE, bin.clone())?;
     let name = source.name();
-    Import { source, settings, progress }.run(pool).map_err(|error| named(error, &name))
+    Import { source, settings, progress, bin }.run(pool).map_err(|error| named(error, &name))
 }
 
 /// Says what the image of `source` is, from its metadata alone.
 pub fn inspect(source: &mut dyn Source, settings: &Settings) -> Result<Image> {
     let name = source.name();
-    Import { source, settings, progress: Arc::default() }.inspect().map_err(|error| named(error, &name))
+    Import { source, settings, progress: Arc::default(), bin: Bin::default() }
+        .inspect()
+        .map_err(|error| named(error, &name))
 }
 
 /// A parser knows offsets; which image they are of is known here.
@@ -158,10 +163,11 @@ impl Import<'_> {
             parallel: memory.max(128 << 20),
             threads: u32::try_from(self.settings.threads).unwrap_or(2),
         };
-        Unwrapping { limits, disk: self.settings.disk.clone() }
+        Unwrapping { limits, disk: self.settings.disk.clone(), bin: self.bin.clone() }
     }
 
-    /// What a plan may keep: a quarter held, a quarter of tables; a quarter is queued for the writers.
+    /// What a plan may keep: a quarter held, a quarter of tables. The rest is for what is on its way: frames of the
+    /// network, buffers of codecs and writers, and what the allocator keeps.
     fn limits(&self) -> importer_disk::plan::Limits {
         importer_disk::plan::Limits { held: self.settings.memory / 4, tables: self.settings.memory / 4 }
     }
@@ -213,3 +219,7 @@ fn read_all(stream: &mut dyn Stream, into: &mut Vec<u8>) -> Result<()> {
     }
     Ok(())
 }
+
+/// The share of the memory that is queued for the writers: with 64 MiB, 4 MiB, which is eight jobs for each of two
+/// threads. More only waits longer, and what waits has left the caches.
+const QUEUE_SHARE: u64 = 16;

@@ -10,6 +10,7 @@ use std::thread::JoinHandle;
 
 use importer_disk::plan::Op;
 
+use crate::bin::Bin;
 use crate::sink::Sink;
 use crate::unpack::Unpacker;
 use crate::{Error, Kind, Result};
@@ -51,13 +52,14 @@ impl Shared {
 }
 
 impl Pool {
-    /// Starts `threads` threads. At most `budget` bytes of ops wait or are in work.
-    pub(crate) fn new(sink: Box<dyn Sink>, threads: usize, budget: u64) -> Result<Self> {
+    /// Starts `threads` threads. At most `budget` bytes of ops wait or are in work; their buffers go to `bin`.
+    pub(crate) fn new(sink: Box<dyn Sink>, threads: usize, budget: u64, bin: Bin) -> Result<Self> {
         let shared = Arc::new(Shared { sink, state: Mutex::default(), work: Condvar::new(), room: Condvar::new() });
         let mut pool = Self { shared, threads: Vec::new(), batch: Vec::new(), weight: 0, budget };
         for number in 0..threads.max(1) {
             let shared = Arc::clone(&pool.shared);
-            let thread = std::thread::Builder::new().name(format!("write-{number}")).spawn(move || run(&shared));
+            let bin = bin.clone();
+            let thread = std::thread::Builder::new().name(format!("write-{number}")).spawn(move || run(&shared, bin));
             pool.threads.push(thread.map_err(|error| Error::new(Kind::Ours, "can't start a thread").because(error))?);
         }
         Ok(pool)
@@ -143,8 +145,8 @@ impl Drop for Pool {
 }
 
 /// One thread: takes jobs until there are no more.
-fn run(shared: &Shared) {
-    let mut unpacker = Unpacker::default();
+fn run(shared: &Shared, bin: Bin) {
+    let mut unpacker = Unpacker::new(bin);
     loop {
         let mut state = shared.state();
         let (job, weight) = loop {

@@ -4,12 +4,15 @@ use importer_codec::cluster::{Inflate, Zstd};
 use importer_disk::Codec;
 use importer_disk::plan::Op;
 
+use crate::bin::Bin;
 use crate::sink::Sink;
 use crate::{Error, Kind, Result};
 
 /// The codecs and the buffer of one thread.
 #[derive(Default)]
 pub(crate) struct Unpacker {
+    /// Where buffers go when they are done with.
+    bin: Bin,
     deflate: Option<Inflate>,
     zlib: Option<Inflate>,
     zstd: Option<Zstd>,
@@ -28,6 +31,11 @@ struct Unit<'a> {
 }
 
 impl Unpacker {
+    /// Without any codec yet; each is made when it is needed.
+    pub(crate) fn new(bin: Bin) -> Self {
+        Self { bin, ..Self::default() }
+    }
+
     /// Carries out a job. Units that follow each other are unpacked into one buffer and written together.
     pub(crate) fn carry_out(&mut self, job: Vec<Op>, sink: &dyn Sink) -> Result<()> {
         let mut start = 0;
@@ -39,7 +47,10 @@ impl Unpacker {
                 filled = 0;
             }
             match op {
-                Op::Write { guest, bytes } => sink.write(guest.0, &bytes)?,
+                Op::Write { guest, bytes } => {
+                    sink.write(guest.0, &bytes)?;
+                    self.bin.give(bytes);
+                }
                 Op::Zero { guest, len } => sink.zero(guest.0, len)?,
                 Op::Unpack { guest, len, unpacked, codec, input, at } => {
                     if filled == 0 {
@@ -50,6 +61,7 @@ impl Unpacker {
                         Unit { guest: guest.0, len, unpacked: unpacked as usize, codec, input: &input, at: at.0 };
                     self.unpack(&unit, filled)?;
                     filled += unit.len;
+                    self.bin.give(input);
                 }
             }
         }

@@ -1,9 +1,10 @@
 //! Wrappers, found by content and taken off in layers.
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use importer_codec::archive::{Member, Part};
 use importer_codec::{Decode, Limits, Status, Wrapper, wrapper};
 
+use crate::bin::Bin;
 use crate::peek::{Peeked, peek};
 use crate::threaded::Threaded;
 use crate::{Error, Kind, Piece, Result, Stream};
@@ -24,6 +25,8 @@ pub(crate) struct Unwrapping {
     pub(crate) limits: Limits,
     /// The member of an archive that is wanted.
     pub(crate) disk: Option<String>,
+    /// Where buffers come from.
+    pub(crate) bin: Bin,
 }
 
 /// Takes all wrappers off. Each decoder runs on a thread of its own.
@@ -42,7 +45,13 @@ pub(crate) fn unwrap(stream: Box<dyn Stream>, how: &Unwrapping) -> Result<Unwrap
         }
         wrappers.push(found.name());
         let inner: Box<dyn Stream> = match found.decoder(how.limits).map_err(refused)? {
-            Some(decoder) => Box::new(Decoded { input: Input::new(peeked), decoder, wrapper: found, done: false }),
+            Some(decoder) => Box::new(Decoded {
+                input: Input::new(peeked),
+                decoder,
+                wrapper: found,
+                bin: how.bin.clone(),
+                done: false,
+            }),
             None => {
                 Box::new(Archived { input: Input::new(peeked), member: Member::new(how.disk.clone()), done: false })
             }
@@ -56,7 +65,7 @@ pub(crate) fn decode(stream: Box<dyn Stream>, wrapper: Wrapper, limits: Limits) 
     let (_, peeked) = peek(stream, 0)?;
     match wrapper.decoder(limits).map_err(refused)? {
         Some(decoder) => {
-            let decoded = Decoded { input: Input::new(peeked), decoder, wrapper, done: false };
+            let decoded = Decoded { input: Input::new(peeked), decoder, wrapper, bin: Bin::default(), done: false };
             Ok(Box::new(Threaded::new(&format!("decode-{wrapper}"), QUEUE, Box::new(decoded))?))
         }
         None => Err(Error::new(Kind::Ours, "an archive is no encoding")),
@@ -113,6 +122,7 @@ struct Decoded {
     input: Input,
     decoder: Box<dyn Decode>,
     wrapper: Wrapper,
+    bin: Bin,
     done: bool,
 }
 
@@ -121,7 +131,7 @@ impl Stream for Decoded {
         if self.done {
             return Ok(None);
         }
-        let mut output = BytesMut::with_capacity(OUTPUT);
+        let mut output = self.bin.take();
         loop {
             self.input.fill()?;
             let status = self
@@ -167,9 +177,7 @@ impl Stream for Archived {
     }
 }
 
-/// Pieces that wait between two decoders: with the two in hand, 4 MiB.
-const QUEUE: usize = 2;
-/// What a decoder makes at once.
-const OUTPUT: usize = 1 << 20;
+/// Pieces that wait between two decoders: with the two in hand, 1.5 MiB.
+const QUEUE: usize = 4;
 /// An image in a tar in a compressor, and one more.
 const MAX_DEPTH: usize = 3;
