@@ -9,23 +9,27 @@ use importer_flow::{Error, Kind, Outcome, Progress, Result, Sink, import};
 
 use crate::args::{Copy, Show};
 use crate::progress::Watch;
-use crate::{report, size, source};
+use crate::{places, report, size, source};
 
 /// Copies, and reports also when it fails.
 pub fn run(args: &Copy) -> Result<()> {
+    places::check(args)?;
     let started = Instant::now();
     let progress = Arc::new(Progress::default());
     let result = copy(args, &progress);
     let elapsed = started.elapsed();
+    let mut result = result;
     if let Some(path) = &args.report {
         let report = report::Report::new(&args.target, &result, progress.received(), elapsed);
         // The disk is what counts: a report that can't be written does not undo a copy, but it is not hushed up either.
         if let Err(error) = report.write(path) {
-            eprintln!("importer: the report {}: {error}", path.display());
-            if result.is_ok() {
-                let message = format!("the disk is complete, but the report {} can't be written", path.display());
-                return Err(Error::new(Kind::Target, message).because(error));
-            }
+            result = Err(match result {
+                Ok(_) => {
+                    let message = format!("the disk is complete, but the report {} can't be written", path.display());
+                    Error::new(Kind::Target, message).because(error)
+                }
+                Err(failure) => failure.within(format_args!("the report {} can't be written; besides", path.display())),
+            });
         }
     }
     let outcome = result?;

@@ -3,6 +3,7 @@
 mod args;
 mod copy;
 mod inspect;
+mod places;
 mod progress;
 mod report;
 mod size;
@@ -11,7 +12,7 @@ mod source;
 use std::process::ExitCode;
 
 use clap::Parser;
-use importer_flow::Error;
+use importer_flow::{Error, Kind};
 
 use crate::args::{Args, Command};
 
@@ -22,11 +23,14 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 fn main() -> ExitCode {
     let args = match Args::try_parse() {
         Ok(args) => args,
-        Err(error) => {
-            // Clap's own exit code for help is 0, for usage 2, which is the contract's too.
-            let code = error.exit_code();
+        Err(error) if !error.use_stderr() => {
+            // Help and the version: a reader that has seen enough is no error.
             let _ = error.print();
-            return ExitCode::from(u8::try_from(code).unwrap_or(1));
+            return ExitCode::SUCCESS;
+        }
+        Err(error) => {
+            eprintln!("importer: {}", usage(&error.to_string()));
+            return ExitCode::from(Kind::Usage.exit_code());
         }
     };
     tracing_subscriber::fmt()
@@ -46,7 +50,18 @@ fn main() -> ExitCode {
     }
 }
 
-/// An error as one line a person understands.
+/// An error as one line a person understands. Names in it may hold anything: nothing a terminal acts on gets through.
 fn one_line(error: &Error) -> String {
-    error.to_string().split_whitespace().collect::<Vec<_>>().join(" ")
+    line(&error.to_string())
+}
+
+fn line(text: &str) -> String {
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    words.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+}
+
+/// What clap says, as one line: without its label, its usage and its hints.
+fn usage(text: &str) -> String {
+    let said = text.split("\n\n").next().unwrap_or_default();
+    format!("{}; see importer --help", line(said.trim_start_matches("error: ")))
 }

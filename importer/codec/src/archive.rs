@@ -172,9 +172,15 @@ impl Member {
 
     fn end(&mut self) -> Result<()> {
         match &self.choice {
-            Choice::Plain(plain) => plain.end(),
-            Choice::Ova(ova) => ova.end(),
+            Choice::Plain(plain) => plain.end()?,
+            Choice::Ova(ova) => ova.end()?,
         }
+        // Cut between two members, an archive looks whole, and another disk may be missing.
+        if self.tar.is_marked() || self.want.is_some() {
+            return Ok(());
+        }
+        let message = "the archive has no end mark: it is cut, and another disk may be missing; name the one you want with --disk";
+        Err(Error::new(Kind::Truncated, message))
     }
 }
 

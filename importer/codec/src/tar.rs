@@ -34,6 +34,8 @@ pub struct Tar {
     long_link: Option<Vec<u8>>,
     /// Offset in the archive.
     at: u64,
+    /// Whether the end mark was seen.
+    marked: bool,
     failed: Option<Error>,
 }
 
@@ -159,6 +161,7 @@ impl Tar {
     pub fn new() -> Self {
         Self {
             state: State::Header,
+            marked: false,
             block: Gather::default(),
             pax: Pax::default(),
             long_name: None,
@@ -190,6 +193,12 @@ impl Tar {
     #[must_use]
     pub fn consumed(&self) -> u64 {
         self.at
+    }
+
+    /// Whether the archive ended with its end mark, and not just with the end of the input.
+    #[must_use]
+    pub fn is_marked(&self) -> bool {
+        self.marked
     }
 
     fn step(&mut self, input: &mut Bytes, end: bool) -> Result<Option<Event>> {
@@ -285,6 +294,7 @@ impl Tar {
     /// Reads a header block.
     fn header(&mut self, block: &[u8; BLOCK]) -> Result<Option<Event>> {
         if block.iter().all(|&byte| byte == 0) {
+            self.marked = true;
             self.state = State::Padding;
             return Ok(None);
         }

@@ -119,3 +119,43 @@ fn a_target_that_cannot_be_written_is_8() {
         assert!(line.contains(target.to_str().unwrap()), "{line}");
     }
 }
+
+#[test]
+fn nothing_is_written_over_what_is_read() {
+    let place = Place::new();
+    let source = place.path().join("source.raw");
+    std::fs::write(&source, vec![7; 1 << 20]).unwrap();
+    let source = source.to_str().unwrap();
+    let link = place.path().join("link.raw");
+    std::os::unix::fs::symlink("source.raw", &link).unwrap();
+    let target = place.path().join("out.raw");
+    for args in [
+        vec!["copy", source, source],
+        vec!["copy", source, link.to_str().unwrap()],
+        vec!["copy", "--report", source, source, target.to_str().unwrap()],
+        vec!["copy", "--report", target.to_str().unwrap(), source, target.to_str().unwrap()],
+        vec!["copy", "--report", "/nowhere/report.json", source, target.to_str().unwrap()],
+        vec!["copy", "", target.to_str().unwrap()],
+    ] {
+        let said = run(importer().args(&args)).failed(2);
+        assert!(!said.trim().is_empty(), "{args:?}");
+        assert!(!target.exists(), "{args:?}");
+        assert_eq!(std::fs::read(source).unwrap(), vec![7; 1 << 20], "{args:?}");
+    }
+}
+
+#[test]
+fn errors_are_one_line_that_no_name_can_break() {
+    for args in [
+        vec!["copy", "a", "b", "--size", "1.5Gi"],
+        vec!["copy", "a", "b", "--size", "-1"],
+        vec!["copy", "a"],
+        vec!["frobnicate"],
+    ] {
+        let said = run(importer().args(&args)).failed(2);
+        assert_eq!(said.trim_end().lines().count(), 1, "{said}");
+        assert!(said.starts_with("importer: "), "{said}");
+    }
+    let said = run(importer().args(["copy", "miss\x1b[31m\ned", "null:"])).failed(4);
+    assert!(!said.contains('\x1b') && said.trim_end().lines().count() == 1, "{said:?}");
+}

@@ -275,3 +275,13 @@ fn real_descriptors_with_real_disks() {
         fails(&packed, None, Kind::Ambiguous);
     }
 }
+
+#[test]
+fn an_archive_cut_between_members_needs_a_name() {
+    let (one, two) = (disk_like(3000), disk_like(2000));
+    let whole = archive(&[("a.img", &one), ("b.img", &two)]);
+    let cut = &whole[..512 + one.len().next_multiple_of(512)];
+    let said = fails(cut, None, Kind::Truncated);
+    assert!(said.contains("--disk"), "{said}");
+    gives(cut, Some("a.img"), "a.img", &one);
+}
