@@ -136,3 +136,31 @@ fn fixed_vhds_lose_their_footer() {
         assert_eq!(guest(&mut Raw::disk(cut.len() as u64, RawSign::Mbr), cut).unwrap().len(), file.len());
     }
 }
+
+#[test]
+fn holes_pass_through_a_stream_without_their_bytes() {
+    let mut random = Random::new(9);
+    for _ in 0..200 {
+        let (mut file, mut out) = (Vec::new(), Vec::new());
+        let mut stream = RawStream::new();
+        for _ in 0..1 + random.below(6) {
+            let len = 1 + random.below(2000);
+            if random.below(2) == 0 {
+                file.resize(file.len() + len as usize, 0);
+                let (bytes, zeros) = stream.skip(len);
+                out.extend(bytes);
+                out.resize(out.len() + zeros as usize, 0);
+            } else {
+                let bytes = noise(len as usize);
+                file.extend(&bytes);
+                out.extend(stream.push(Bytes::from(bytes)).into_iter().flatten());
+            }
+        }
+        if file.len() < 512 {
+            continue;
+        }
+        let end = stream.finish().unwrap();
+        out.extend(end.rest.into_iter().flatten());
+        assert!(out == file && end.data_len == file.len() as u64);
+    }
+}
