@@ -139,7 +139,7 @@ impl Found {
         self.extents.push(extent);
     }
 
-    /// Names a host range that holds no guest data.
+    /// Names a host range that holds no guest data beyond the extents already named.
     pub fn skip(&mut self, start: u64, end: u64) {
         if start < end {
             self.skips.push((start, end));
