@@ -67,6 +67,7 @@ fn the_one_disk_among_other_things() {
         member(b"./disk.raw", &disk, b'0'),
         member(b"second.img", b"", b'1'),
         member(b"disk.nvram", &[1; 500], b'0'),
+        vec![0; 1024],
     ]
     .concat();
     gives(&packed, None, "./disk.raw", &disk);
