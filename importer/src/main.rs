@@ -16,10 +16,6 @@ use importer_flow::{Error, Kind};
 
 use crate::args::{Args, Command};
 
-/// Frees memory to the system sooner, and is quicker when one thread frees what another has allocated.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 fn main() -> ExitCode {
     let args = match Args::try_parse() {
         Ok(args) => args,
