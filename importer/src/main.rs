@@ -17,6 +17,7 @@ use importer_flow::{Error, Kind};
 use crate::args::{Args, Command};
 
 fn main() -> ExitCode {
+    importer_flow::tune_allocator();
     let args = match Args::try_parse() {
         Ok(args) => args,
         Err(error) if !error.use_stderr() => {
