@@ -16,9 +16,8 @@ pub fn run(args: &Copy) -> Result<()> {
     places::check(args)?;
     let started = Instant::now();
     let progress = Arc::new(Progress::default());
-    let result = copy(args, &progress);
+    let mut result = copy(args, &progress);
     let elapsed = started.elapsed();
-    let mut result = result;
     if let Some(path) = &args.report {
         let report = report::Report::new(&args.target, &result, progress.received(), elapsed);
         // The disk is what counts: a report that can't be written does not undo a copy, but it is not hushed up either.
