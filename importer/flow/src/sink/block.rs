@@ -16,7 +16,7 @@ use self::erase::{ERASE_MIN, Eraser};
 use self::head::{HEAD, Head};
 use super::fault::{failed, write_failed};
 use super::writeback::Writeback;
-use super::{Options, Written, zeros};
+use super::{Claim, Options, Written, zeros};
 use crate::{Error, Kind, Result, Sink};
 
 /// A block device, which may hold anything before and shows the disk afterwards, byte for byte.
@@ -44,6 +44,7 @@ pub struct BlockSink {
     eraser: Eraser,
     /// Whether the old head is gone.
     begun: Mutex<bool>,
+    claim: Claim,
     data: AtomicU64,
     writeback: Writeback,
 }
@@ -72,7 +73,8 @@ impl BlockSink {
         let head = Head::new(usize::try_from(HEAD.min(capacity)).unwrap_or_default());
         let eraser = Eraser::new(sector, !options.preallocate);
         let (begun, data) = (Mutex::new(false), AtomicU64::new(0));
-        Ok(Self { device, name, options, capacity, sector, head, eraser, begun, data, writeback: Writeback::default() })
+        let (claim, writeback) = (Claim::default(), Writeback::default());
+        Ok(Self { device, name, options, capacity, sector, head, eraser, begun, claim, data, writeback })
     }
 
     /// Makes sure that the old head is gone.
@@ -84,8 +86,8 @@ impl BlockSink {
             if let Err(error) = self.device.sync_all() {
                 tracing::debug!(target = %self.name, %error, "the device has an old error");
             }
-            self.head
-                .invalidate(&self.device)
+            self.claim
+                .begin(|| self.head.invalidate(&self.device))
                 .map_err(|error| failed(&self.name, "clear the start of the device", error))?;
             *begun = true;
         }
@@ -163,7 +165,7 @@ impl Sink for BlockSink {
         self.prepare(Some(size))?;
         let end = size.next_multiple_of(u64::from(self.sector)).min(self.capacity);
         self.zero(size, end - size)?;
-        if let Err(error) = self.head.publish(&self.device) {
+        if let Err(error) = self.claim.complete(|| self.head.publish(&self.device)) {
             // It may look complete, and may be not.
             if let Err(error) = self.head.invalidate(&self.device) {
                 tracing::warn!(target = %self.name, %error, "the start of the device could not be cleared");
@@ -175,6 +177,10 @@ impl Sink for BlockSink {
 
     fn name(&self) -> String {
         self.name.clone()
+    }
+
+    fn claim(&self) -> Claim {
+        self.claim.clone()
     }
 }
 

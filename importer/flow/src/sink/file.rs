@@ -15,7 +15,7 @@ use rustix::process::{Resource, getrlimit};
 use self::temp::Temp;
 use super::fault::{failed, write_failed};
 use super::writeback::Writeback;
-use super::{Options, Written, zeros};
+use super::{Claim, Options, Written, zeros};
 use crate::{Error, Kind, Result, Sink};
 
 /// A sparse file of the disk's size. It has a temporary name in the same directory until it is complete, then takes the
@@ -202,6 +202,10 @@ impl Sink for FileSink {
 
     fn name(&self) -> String {
         self.name.clone()
+    }
+
+    fn claim(&self) -> Claim {
+        self.temp.claim()
     }
 }
 

@@ -1,6 +1,7 @@
 //! Where the disk goes.
 
 mod block;
+mod claim;
 mod fault;
 mod file;
 mod null;
@@ -12,6 +13,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 pub use block::BlockSink;
+pub use claim::{Claim, Left};
 pub use file::FileSink;
 pub use null::NullSink;
 
@@ -38,6 +40,9 @@ pub trait Sink: Send + Sync {
 
     /// How a person knows it.
     fn name(&self) -> String;
+
+    /// For whoever may have to give the target up before the sink is finished or dropped.
+    fn claim(&self) -> Claim;
 }
 
 /// What a sink has done.

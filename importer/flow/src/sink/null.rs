@@ -2,7 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::{Result, Sink, sink::Written};
+use super::{Claim, Written};
+use crate::{Result, Sink};
 
 /// Counts what it is given and keeps nothing. Never fails.
 #[derive(Debug, Default)]
@@ -30,6 +31,10 @@ impl Sink for NullSink {
 
     fn name(&self) -> String {
         "null:".to_owned()
+    }
+
+    fn claim(&self) -> Claim {
+        Claim::default()
     }
 }
 

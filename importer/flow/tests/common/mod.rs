@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use fixtures::content::Random;
-use importer_flow::sink::{FileSink, Options, Written};
+use importer_flow::sink::{Claim, FileSink, Options, Written};
 use importer_flow::source::FileSource;
 use importer_flow::{Error, Kind, Outcome, Piece, Result, Settings, Sink, Source, Stream, import};
 
@@ -116,6 +116,10 @@ impl Sink for Recorder {
 
     fn name(&self) -> String {
         self.file.name()
+    }
+
+    fn claim(&self) -> Claim {
+        self.file.claim()
     }
 }
 

@@ -2,8 +2,8 @@ use std::fs;
 
 use fixtures::devices::{LoopDevice, TinyTmpfs};
 
-use super::super::create;
 use super::super::model::Model;
+use super::super::{Left, create};
 use super::*;
 
 const MIB: usize = 1 << 20;
@@ -192,4 +192,28 @@ fn what_is_no_device_is_refused() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let message = refusal(BlockSink::open(file.path(), Options::default()));
     assert!(message.contains("is no block device"), "{message}");
+}
+
+#[test]
+fn a_device_that_was_given_up_never_begins_with_a_disk() {
+    let Some(device) = LoopDevice::filled(4 * MIB, 512, 0xFF) else { return };
+    let untouched = sink(&device);
+    assert_eq!(untouched.claim().abandon(), Left::Untouched);
+    assert_eq!(refusal(untouched.prepare(Some(4 << 20))).matches("given up").count(), 1);
+    assert!(fs::read(device.path()).unwrap().iter().all(|byte| *byte == 0xFF));
+    drop(untouched);
+
+    let begun = sink(&device);
+    begun.prepare(Some(4 << 20)).unwrap();
+    begun.write(0, &[7; 2 * MIB]).unwrap();
+    assert_eq!(begun.claim().abandon(), Left::Part);
+    refusal(begun.finish(4 << 20));
+    assert!(fs::read(device.path()).unwrap().iter().take(MIB).all(|byte| *byte == 0));
+
+    let whole = sink(&device);
+    whole.write(0, &[7; 4 * MIB]).unwrap();
+    let claim = whole.claim();
+    whole.finish(4 << 20).unwrap();
+    assert_eq!(claim.abandon(), Left::Whole);
+    assert!(fs::read(device.path()).unwrap().iter().all(|byte| *byte == 7));
 }

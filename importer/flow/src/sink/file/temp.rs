@@ -7,18 +7,20 @@ use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::Arc;
 
 use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
+
+use super::super::Claim;
 
 /// A new file beside its target, under a name that says so, locked as long as it is in use. Removed when dropped.
 ///
 /// A process that is killed leaves it behind; the next one with the same target finds it without a lock and removes it.
 #[derive(Debug)]
 pub(super) struct Temp {
-    dir: File,
-    name: OsString,
+    dir: Arc<File>,
     file: File,
-    renamed: bool,
+    claim: Claim,
 }
 
 impl Temp {
@@ -41,7 +43,8 @@ impl Temp {
                 Lock::Ours | Lock::Unsupported => {}
             }
             if file.metadata()?.nlink() > 0 {
-                return Ok(Self { dir, name, file, renamed: false });
+                let dir = Arc::new(dir);
+                return Ok(Self { claim: Claim::elsewhere(Arc::clone(&dir), name), dir, file });
             }
         }
         Err(io::Error::other("temporary files vanish as soon as they are made"))
@@ -52,10 +55,14 @@ impl Temp {
         &self.file
     }
 
+    /// The claim on the target.
+    pub(super) fn claim(&self) -> Claim {
+        self.claim.clone()
+    }
+
     /// Makes it `target`, in place of what had that name. Durable when this returns.
-    pub(super) fn rename(mut self, target: &OsStr) -> io::Result<()> {
-        rustix::fs::renameat(&self.dir, &self.name, &self.dir, target)?;
-        self.renamed = true;
+    pub(super) fn rename(self, target: &OsStr) -> io::Result<()> {
+        self.claim.rename(target)?;
         match self.dir.sync_all() {
             // A file system that has nothing to sync in a directory.
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
@@ -66,11 +73,7 @@ impl Temp {
 
 impl Drop for Temp {
     fn drop(&mut self) {
-        if !self.renamed
-            && let Err(error) = rustix::fs::unlinkat(&self.dir, &self.name, AtFlags::empty())
-        {
-            tracing::warn!(name = %self.name.display(), %error, "a temporary file could not be removed");
-        }
+        self.claim.abandon();
     }
 }
 

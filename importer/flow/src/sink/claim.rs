@@ -1,0 +1,164 @@
+//! What a target is when its import ends by force.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustix::fs::AtFlags;
+
+/// How far a sink is with its target, shared with whoever may have to give the target up from another thread.
+///
+/// A signal leaves no time to bring an import to its end: it may wait for a server, or for a disk. What must not be left
+/// behind is known here. Whatever the sink does to its target happens either before it is given up, or not at all.
+#[derive(Clone, Debug, Default)]
+pub struct Claim(Arc<Mutex<State>>);
+
+/// What a target is once its import has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Left {
+    /// As it was, there or not.
+    Untouched,
+    /// A device with a part of the disk, and with zeros where it begins.
+    Part,
+    /// The whole disk.
+    Whole,
+}
+
+#[derive(Debug, Default)]
+enum State {
+    #[default]
+    Untouched,
+    /// All there is has another name, in this directory.
+    Elsewhere {
+        dir: Arc<File>,
+        name: OsString,
+    },
+    Part,
+    Ended(Left),
+}
+
+impl Claim {
+    /// A claim on what is written under this name first.
+    pub(super) fn elsewhere(dir: Arc<File>, name: OsString) -> Self {
+        Self(Arc::new(Mutex::new(State::Elsewhere { dir, name })))
+    }
+
+    /// Gives the target up: removes what has a temporary name, and makes the sink fail where it would change or finish
+    /// the target. A target that is complete stays so; one that is just being completed is waited for.
+    pub fn abandon(&self) -> Left {
+        let mut state = self.lock();
+        let left = match &*state {
+            State::Untouched => Left::Untouched,
+            State::Elsewhere { dir, name } => {
+                if let Err(error) = rustix::fs::unlinkat(dir, name, AtFlags::empty()) {
+                    tracing::warn!(name = %name.display(), %error, "a temporary file could not be removed");
+                }
+                Left::Untouched
+            }
+            State::Part => Left::Part,
+            State::Ended(left) => *left,
+        };
+        *state = State::Ended(left);
+        left
+    }
+
+    /// Does `first`, after which the target is not what it was, unless it was given up.
+    pub(super) fn begin(&self, first: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        let mut state = self.lock();
+        if matches!(*state, State::Ended(_)) {
+            return Err(given_up());
+        }
+        *state = State::Part;
+        first()
+    }
+
+    /// Makes the target whole by doing `last`, unless it was given up.
+    pub(super) fn complete(&self, last: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        let mut state = self.lock();
+        if matches!(*state, State::Ended(_)) {
+            return Err(given_up());
+        }
+        last()?;
+        *state = State::Ended(Left::Whole);
+        Ok(())
+    }
+
+    /// Makes the target whole by giving `target` as the name to what had another.
+    pub(super) fn rename(&self, target: &OsStr) -> io::Result<()> {
+        let mut state = self.lock();
+        let State::Elsewhere { dir, name } = &*state else { return Err(given_up()) };
+        rustix::fs::renameat(dir, name, dir, target)?;
+        *state = State::Ended(Left::Whole);
+        Ok(())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn given_up() -> io::Error {
+    io::Error::new(io::ErrorKind::Interrupted, "the import was given up")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use super::super::{FileSink, Options, Sink};
+    use super::*;
+
+    fn sink(path: &Path) -> Box<FileSink> {
+        let sink = Box::new(FileSink::create(path, Options::default()).unwrap());
+        sink.prepare(Some(8192)).unwrap();
+        sink.write(0, &[7; 8192]).unwrap();
+        sink
+    }
+
+    #[test]
+    fn a_file_that_was_given_up_never_appears() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("disk");
+        for old in [None, Some("precious")] {
+            if let Some(old) = old {
+                fs::write(&path, old).unwrap();
+            }
+            let there = fs::read_dir(dir.path()).unwrap().count();
+            let sink = sink(&path);
+            let claim = sink.claim();
+            assert_eq!(fs::read_dir(dir.path()).unwrap().count(), there + 1);
+            assert_eq!(claim.abandon(), Left::Untouched);
+            assert_eq!(fs::read_dir(dir.path()).unwrap().count(), there);
+            // Threads that know nothing of it go on for a while.
+            sink.write(4096, &[8; 4096]).unwrap();
+            sink.finish(8192).unwrap_err();
+            assert_eq!(fs::read_to_string(&path).ok().as_deref(), old);
+            assert_eq!(fs::read_dir(dir.path()).unwrap().count(), there);
+            assert_eq!(claim.abandon(), Left::Untouched);
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_complete_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("disk");
+        let sink = sink(&path);
+        let claim = sink.claim();
+        sink.finish(8192).unwrap();
+        assert_eq!(claim.abandon(), Left::Whole);
+        assert_eq!(fs::read(&path).unwrap(), [7; 8192]);
+    }
+
+    #[test]
+    fn a_file_whose_import_failed_is_removed_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("disk");
+        let sink = sink(&path);
+        let claim = sink.claim();
+        drop(sink);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+        assert_eq!(claim.abandon(), Left::Untouched);
+    }
+}
