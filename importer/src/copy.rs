@@ -1,25 +1,38 @@
 //! `importer copy`.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::sync::Arc;
-use std::time::Instant;
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
 
-use importer_flow::sink::{self, NullSink, Options};
+use importer_flow::sink::{self, Claim, Left, NullSink, Options};
 use importer_flow::{Error, Kind, Outcome, Progress, Result, Sink, import};
 
 use crate::args::{Copy, Show};
 use crate::progress::Watch;
+use crate::report::Report;
+use crate::signals::{self, Signal};
 use crate::{places, report, size, source};
 
-/// Copies, and reports also when it fails.
+/// Copies, and reports also when it fails. Does not return when a signal asked the program to end.
 pub fn run(args: &Copy) -> Result<()> {
     places::check(args)?;
-    let started = Instant::now();
-    let progress = Arc::new(Progress::default());
-    let mut result = copy(args, &progress);
-    let elapsed = started.elapsed();
+    let job = Job {
+        args,
+        started: Instant::now(),
+        progress: Arc::default(),
+        claim: Mutex::default(),
+        watch: Mutex::default(),
+    };
+    let mut result = job.wait();
+    let elapsed = job.started.elapsed();
     if let Some(path) = &args.report {
-        let report = report::Report::new(&args.target, &result, progress.received(), elapsed);
+        let report = match &result {
+            Ok(outcome) => Report::succeeded(&args.target, outcome, elapsed),
+            Err(error) => Report::failed(error, job.progress.received(), elapsed),
+        };
         // The disk is what counts: a report that can't be written does not undo a copy, but it is not hushed up either.
         if let Err(error) = report.write(path) {
             result = Err(match result {
@@ -39,25 +52,120 @@ pub fn run(args: &Copy) -> Result<()> {
     Ok(())
 }
 
-fn copy(args: &Copy, progress: &Arc<Progress>) -> Result<Outcome> {
-    let mut settings = source::settings(&args.from)?;
-    settings.spool_limit = args.spool_limit.0;
-    settings.checksums = args.checksum.clone();
-    let mut source = source::open(&args.source, &args.from)?;
-    let sink = target(args)?;
-    if let Some(directory) = spool_directory(&args.target) {
-        settings.spool_directory = directory;
+/// A copy under way: one thread does it, while another waits for its end or for a signal.
+struct Job<'a> {
+    args: &'a Copy,
+    started: Instant,
+    progress: Arc<Progress>,
+    /// On the target, as soon as there is one.
+    claim: Mutex<Claim>,
+    watch: Mutex<Option<Watch>>,
+}
+
+/// What ends a copy.
+enum End {
+    Itself(Result<Outcome>),
+    Signal(Signal),
+}
+
+impl Job<'_> {
+    /// Copies, and sees to it that nothing is left behind when a signal comes, whatever the copy waits for by then.
+    fn wait(&self) -> Result<Outcome> {
+        let (tell, ends) = channel();
+        let tell_signal = tell.clone();
+        signals::listen(move |signal| {
+            // No one listens any more when all is done.
+            let _ = tell_signal.send(End::Signal(signal));
+        })?;
+        let work = || {
+            let bug = |_| Err(Error::new(Kind::Ours, "a mistake of ours, told of above, ended it; please report it"));
+            let result = catch_unwind(AssertUnwindSafe(|| self.copy())).unwrap_or_else(bug);
+            let _ = tell.send(End::Itself(result));
+        };
+        thread::scope(|scope| {
+            if let Err(error) = thread::Builder::new().name("import".into()).spawn_scoped(scope, work) {
+                return Err(Error::new(Kind::Ours, "can't start a thread").because(error));
+            }
+            loop {
+                match ends.recv() {
+                    Ok(End::Itself(result)) => {
+                        self.stop_watch();
+                        return result;
+                    }
+                    Ok(End::Signal(signal)) => self.interrupted(signal),
+                    Err(error) => return Err(Error::new(Kind::Ours, "the import has no end").because(error)),
+                }
+            }
+        })
     }
-    let watch = Watch::start(args.progress, Arc::clone(progress))?;
-    let result = import(&mut *source, sink, &settings, Arc::clone(progress));
-    watch.stop();
-    result
+
+    fn copy(&self) -> Result<Outcome> {
+        let args = self.args;
+        let mut settings = source::settings(&args.from)?;
+        settings.spool_limit = args.spool_limit.0;
+        settings.checksums = args.checksum.clone();
+        let mut source = source::open(&args.source, &args.from)?;
+        let sink = {
+            // Whoever gives up the target waits until it is known what there is to give up.
+            let mut claim = lock(&self.claim);
+            let sink = target(args)?;
+            *claim = sink.claim();
+            sink
+        };
+        if let Some(directory) = spool_directory(&args.target) {
+            settings.spool_directory = directory;
+        }
+        *lock(&self.watch) = Some(Watch::start(args.progress, Arc::clone(&self.progress))?);
+        import(&mut *source, sink, &settings, Arc::clone(&self.progress))
+    }
+
+    fn stop_watch(&self) {
+        if let Some(watch) = lock(&self.watch).take() {
+            watch.stop();
+        }
+    }
+
+    /// Gives the target up and dies of `signal`; returns only when the target is complete, and so the copy over.
+    fn interrupted(&self, signal: Signal) {
+        let name = &self.args.target;
+        let left = match lock(&self.claim).abandon() {
+            Left::Whole => return,
+            Left::Part => {
+                format!(
+                    "; {name} has a part of the disk, and zeros where it begins, so that nothing boots it: copy again"
+                )
+            }
+            Left::Untouched if is_null(name) => String::new(),
+            Left::Untouched if Path::new(name).exists() => format!("; {name} is as it was"),
+            Left::Untouched => format!("; nothing is left at {name}"),
+        };
+        self.stop_watch();
+        let mut message = format!("interrupted by {}{left}", signal.name());
+        if let Some(path) = &self.args.report {
+            let report = Report::interrupted(signal, &message, self.progress.received(), self.started.elapsed());
+            if let Err(error) = report.write(path) {
+                message += &format!("; the report {} can't be written: {error}", path.display());
+            }
+        }
+        crate::complain(&message);
+        signal.die()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn is_null(target: &str) -> bool {
+    target == "null:"
 }
 
 fn target(args: &Copy) -> Result<Box<dyn Sink>> {
     let options = Options { size: args.size.map(|size| size.0), preallocate: args.preallocate };
+    if is_null(&args.target) {
+        return Ok(Box::new(NullSink::default()));
+    }
     match args.target.split_once(':') {
-        Some(("null", "")) => Ok(Box::new(NullSink::default())),
         Some((scheme, rest)) if rest.starts_with("//") => Err(Error::new(
             Kind::Usage,
             format!("targets of the kind {scheme}:// can't be written; a file, a block device and null: can"),
@@ -68,15 +176,14 @@ fn target(args: &Copy) -> Result<Box<dyn Sink>> {
 
 /// Beside a file; elsewhere the system's place for large temporary files does.
 fn spool_directory(target: &str) -> Option<std::path::PathBuf> {
-    let target = Path::new(target);
-    if target.starts_with("/dev") || target == Path::new("null:") {
+    if Path::new(target).starts_with("/dev") || is_null(target) {
         return None;
     }
-    let parent = target.parent()?;
+    let parent = Path::new(target).parent()?;
     Some(if parent.as_os_str().is_empty() { ".".into() } else { parent.to_owned() })
 }
 
-fn summary(outcome: &Outcome, target: &str, elapsed: std::time::Duration) -> String {
+fn summary(outcome: &Outcome, target: &str, elapsed: Duration) -> String {
     let wrappers = outcome.image.wrappers.iter().map(|wrapper| format!("{wrapper} "));
     let speed = report::per_second(outcome.source_bytes, elapsed);
     format!(

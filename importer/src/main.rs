@@ -6,13 +6,15 @@ mod inspect;
 mod places;
 mod progress;
 mod report;
+mod signals;
 mod size;
 mod source;
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Parser;
-use importer_flow::{Error, Kind};
+use importer_flow::Kind;
 
 use crate::args::{Args, Command};
 
@@ -26,7 +28,7 @@ fn main() -> ExitCode {
             return ExitCode::SUCCESS;
         }
         Err(error) => {
-            eprintln!("importer: {}", usage(&error.to_string()));
+            complain(&usage(&error.to_string()));
             return ExitCode::from(Kind::Usage.exit_code());
         }
     };
@@ -41,17 +43,19 @@ fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("importer: {}", one_line(&error));
+            complain(&error.to_string());
             ExitCode::from(error.kind().exit_code())
         }
     }
 }
 
-/// An error as one line a person understands. Names in it may hold anything: nothing a terminal acts on gets through.
-fn one_line(error: &Error) -> String {
-    line(&error.to_string())
+/// Says why it ended, as one line a person understands.
+fn complain(why: &str) {
+    // A terminal that is gone is no reason to end in another way.
+    let _ = writeln!(std::io::stderr(), "importer: {}", line(why));
 }
 
+/// Text as one line. Names in it may hold anything: nothing a terminal acts on gets through.
 fn line(text: &str) -> String {
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
     words.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
@@ -60,5 +64,5 @@ fn line(text: &str) -> String {
 /// What clap says, as one line: without its label, its usage and its hints.
 fn usage(text: &str) -> String {
     let said = text.split("\n\n").next().unwrap_or_default();
-    format!("{}; see importer --help", line(said.trim_start_matches("error: ")))
+    format!("{}; see importer --help", said.trim_start_matches("error: "))
 }

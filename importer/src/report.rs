@@ -5,9 +5,11 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use importer_flow::{FeatureValue, Image, Outcome, Result};
+use importer_flow::{Error, FeatureValue, Image, Outcome};
 use serde::Serialize;
 use serde_json::{Map, Value};
+
+use crate::signals::Signal;
 
 /// What was done, or why it failed (DESIGN §3).
 #[derive(Debug, Serialize)]
@@ -63,26 +65,43 @@ pub struct Inspected {
 }
 
 impl Report {
-    /// The report of a copy to `target`.
-    pub fn new(target: &str, result: &Result<Outcome>, received: u64, elapsed: Duration) -> Self {
-        let (outcome, error) = match result {
-            Ok(outcome) => (Some(outcome), None),
-            Err(error) => (None, Some(error)),
-        };
-        let bytes = outcome.map_or(received, |outcome| outcome.source_bytes);
+    /// The report of a copy to `target` that is complete.
+    pub fn succeeded(target: &str, outcome: &Outcome, elapsed: Duration) -> Self {
+        let bytes = outcome.source_bytes;
         Self {
-            outcome: if error.is_none() { "succeeded" } else { "failed" },
-            exit_code: error.map_or(0, |error| error.kind().exit_code()),
-            reason: error.map_or("Completed", |error| error.kind().reason()),
-            message: error.map_or_else(|| "the disk is complete".to_owned(), crate::one_line),
-            source: Source { bytes, digest: outcome.and_then(|outcome| outcome.source_digest.clone()) },
-            image: outcome.map(|outcome| Described::new(&outcome.image)),
-            target: outcome.map(|outcome| Target {
+            outcome: "succeeded",
+            source: Source { bytes, digest: outcome.source_digest.clone() },
+            image: Some(Described::new(&outcome.image)),
+            target: Some(Target {
                 bytes_written: outcome.bytes_written,
                 size: outcome.target_size,
                 reference: target.to_owned(),
             }),
-            mode: outcome.map(|outcome| outcome.mode.name()),
+            mode: Some(outcome.mode.name()),
+            ..Self::ended(0, "Completed", "the disk is complete", bytes, elapsed)
+        }
+    }
+
+    /// The report of a copy that failed after so many bytes were received.
+    pub fn failed(error: &Error, received: u64, elapsed: Duration) -> Self {
+        Self::ended(error.kind().exit_code(), error.kind().reason(), &error.to_string(), received, elapsed)
+    }
+
+    /// The report of a copy that a signal ended.
+    pub fn interrupted(signal: Signal, message: &str, received: u64, elapsed: Duration) -> Self {
+        Self::ended(signal.exit_code(), "Interrupted", message, received, elapsed)
+    }
+
+    fn ended(exit_code: u8, reason: &'static str, message: &str, bytes: u64, elapsed: Duration) -> Self {
+        Self {
+            outcome: "failed",
+            exit_code,
+            reason,
+            message: crate::line(message),
+            source: Source { bytes, digest: None },
+            image: None,
+            target: None,
+            mode: None,
             duration_seconds: elapsed.as_secs_f64(),
             average_bytes_per_second: per_second(bytes, elapsed),
         }

@@ -13,10 +13,10 @@ use fixtures::{run as tool_run, sha256_file, tool};
 
 use super::program::{Place, copy, names, run, run_piped};
 
-const DISK: u64 = 24 << 20;
+pub const DISK: u64 = 24 << 20;
 
 /// A raw disk and a qcow2 of it, both of more bytes than any queue on the way holds.
-fn images(place: &Place) -> (PathBuf, PathBuf) {
+pub fn images(place: &Place) -> (PathBuf, PathBuf) {
     let disk = Pattern::Noise.disk(place.path(), DISK);
     let qcow2 = place.path().join("image.qcow2");
     tool_run(tool("qemu-img").args(["convert", "-f", "raw", "-O", "qcow2"]).arg(&disk).arg(&qcow2));
@@ -100,13 +100,13 @@ fn a_device_has_no_first_sector_until_it_is_complete() {
 }
 
 /// A server that sends so many bytes of each body, says so, and then nothing more.
-struct Stopping {
-    url: String,
-    reached: Receiver<TcpStream>,
+pub struct Stopping {
+    pub url: String,
+    pub reached: Receiver<TcpStream>,
 }
 
 impl Stopping {
-    fn start(bytes: Vec<u8>, at: usize) -> Self {
+    pub fn start(bytes: Vec<u8>, at: usize) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/disk", listener.local_addr().unwrap());
         let (sender, reached) = channel();

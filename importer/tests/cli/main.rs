@@ -6,6 +6,7 @@ mod copy;
 mod exit_codes;
 mod help;
 mod inspect;
+mod interrupt;
 mod kill;
 mod program;
 mod qemu_is_wrong;

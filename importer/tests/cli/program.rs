@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Read};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -18,7 +19,7 @@ pub struct Place {
 /// How a run ended.
 #[derive(Debug)]
 pub struct Ran {
-    /// The exit code; that of a killed program is -1.
+    /// The exit code; minus the signal for a program that died of one.
     pub code: i32,
     pub stdout: String,
     pub stderr: String,
@@ -120,7 +121,8 @@ pub fn end(mut child: Child) -> Ran {
     let mut stderr = String::new();
     child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
     let status = child.wait().unwrap();
-    Ran { code: status.code().unwrap_or(-1), stdout: stdout.join().unwrap(), stderr }
+    let code = status.code().or(status.signal().map(|signal| -signal)).unwrap();
+    Ran { code, stdout: stdout.join().unwrap(), stderr }
 }
 
 impl Ran {
