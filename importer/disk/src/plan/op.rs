@@ -46,3 +46,10 @@ pub enum Piece {
     /// So many zeros that need not be read.
     Hole(u64),
 }
+
+/// The bytes of a piece, for the tests and for callers that have them in one.
+impl From<Bytes> for Piece {
+    fn from(bytes: Bytes) -> Self {
+        Self::Bytes(bytes)
+    }
+}

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{host_end, host_start};
+use super::span::{host_end, host_start};
 use crate::Extent;
 
 /// Extents ordered by host offset, then guest offset: several guest ranges may share the same bytes.
