@@ -246,3 +246,49 @@ pub(crate) fn flip(file: &[u8], places: &[(usize, usize)], rounds: u64, mut test
         undo.into_iter().rev().for_each(|(at, byte)| file[at] = byte);
     }
 }
+
+/// Asserts that a file changed within the ranges `places` gives a disk or an error, and that the error is never ours.
+pub(crate) fn assert_no_change_is_our_fault<F: Format>(
+    file: &[u8],
+    places: &[(usize, usize)],
+    rounds: u64,
+    open: impl Fn(&[u8]) -> Result<F>,
+) {
+    flip(file, places, rounds, |file| {
+        if let Err(error) = open(file).and_then(|mut image| read(&mut image, file, Order::Shuffled(5), true)) {
+            assert_ne!(error.kind(), Kind::Ours, "{error}");
+        }
+    });
+}
+
+/// Asserts that a file cut to any of the lengths `cuts`, or to a multiple of 256 bytes, is told from a whole one, whether
+/// the length of the file is known or not.
+pub(crate) fn assert_cuts_are_noticed<F: Format>(
+    file: &[u8],
+    cuts: &[usize],
+    open: impl Fn(&[u8], Option<u64>) -> Result<F>,
+) {
+    for len in (0..file.len()).step_by(256).chain(cuts.iter().copied()) {
+        for file_len in [Some(len as u64), None] {
+            let cut = &file[..len];
+            let result =
+                open(cut, file_len).and_then(|mut image| read(&mut image, cut, Order::Newest, file_len.is_some()));
+            assert_eq!(result.unwrap_err().kind(), Kind::Truncated, "{len} {file_len:?}");
+        }
+    }
+}
+
+/// Asserts that every image of this format in the catalogue is what qemu-img reads: in any order of its pages, and as a
+/// stream.
+pub(crate) fn assert_agrees_with_qemu<F: Format + 'static>(format: &str, open: impl Fn(&[u8]) -> Result<F>) {
+    each_built(format, |path, file| {
+        for order in ORDERS {
+            read(&mut open(file).unwrap(), file, order, true).unwrap().assert_as_qemu(path, format);
+        }
+        let disk = read(&mut open(file).unwrap(), file, Order::Forward, true).unwrap().bytes();
+        for piece in [777, 64 << 10, 1 << 20] {
+            let streamed = stream(Box::new(open(file).unwrap()), file, piece).unwrap();
+            assert!(streamed == disk, "{} in pieces of {piece}", path.display());
+        }
+    });
+}

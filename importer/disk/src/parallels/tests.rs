@@ -1,7 +1,7 @@
 use super::*;
 use fixtures::content::Pattern;
 
-use crate::testing::{self, ORDERS, Order, each_built};
+use crate::testing::{self, ORDERS, Order};
 
 fn open(file: &[u8]) -> Result<Parallels> {
     Parallels::open(&file[..file.len().min(64 << 10)], Some(file.len() as u64))
@@ -147,15 +147,7 @@ fn flags_and_extension_are_reported_and_change_nothing() {
 
 #[test]
 fn every_cut_is_noticed() {
-    let file = small(NEW);
-    for len in (0..file.len()).step_by(256).chain([63, 64, 143, 144, 4097, 16383]) {
-        for file_len in [Some(len as u64), None] {
-            let cut = &file[..len];
-            let result = Parallels::open(cut, file_len)
-                .and_then(|mut image| testing::read(&mut image, cut, Order::Newest, file_len.is_some()));
-            assert_eq!(result.unwrap_err().kind(), Kind::Truncated, "{len} {file_len:?}");
-        }
-    }
+    testing::assert_cuts_are_noticed(&small(NEW), &[63, 64, 143, 144, 4097, 16383], Parallels::open);
 }
 
 #[test]
@@ -178,29 +170,14 @@ fn the_largest_table_costs_only_its_pages() {
 #[test]
 fn flipped_bits_give_a_disk_or_an_error() {
     for magic in [OLD, NEW] {
-        testing::flip(&small(magic), &[(16, 64), (64, 160)], 2000, |file| {
-            if let Err(error) =
-                open(file).and_then(|mut image| testing::read(&mut image, file, Order::Shuffled(5), true))
-            {
-                assert_ne!(error.kind(), Kind::Ours, "{error}");
-            }
-        });
+        testing::assert_no_change_is_our_fault(&small(magic), &[(16, 64), (64, 160)], 2000, open);
     }
 }
 
 /// Images that qemu writes: by conversion, by use, and of an empty disk.
 #[test]
 fn agrees_with_qemu() {
-    each_built("parallels", |path, file| {
-        for order in ORDERS {
-            testing::read(&mut open(file).unwrap(), file, order, true).unwrap().assert_as_qemu(path, "parallels");
-        }
-        let disk = guest(file, Order::Forward).unwrap();
-        for piece in [777, 64 << 10, 1 << 20] {
-            let streamed = testing::stream(Box::new(open(file).unwrap()), file, piece).unwrap();
-            assert!(streamed == disk, "{} in pieces of {piece}", path.display());
-        }
-    });
+    testing::assert_agrees_with_qemu("parallels", open);
 }
 
 #[test]

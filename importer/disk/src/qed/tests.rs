@@ -1,7 +1,7 @@
 use super::*;
 use fixtures::content::Pattern;
 
-use crate::testing::{self, ORDERS, Order, each_built};
+use crate::testing::{self, ORDERS, Order};
 
 fn open(file: &[u8]) -> Result<Qed> {
     Qed::open(&file[..file.len().min(64 << 10)], Some(file.len() as u64))
@@ -136,15 +136,7 @@ fn an_unclosed_image_is_read_and_reported() {
 
 #[test]
 fn every_cut_is_noticed() {
-    let file = small();
-    for len in (0..file.len()).step_by(256).chain([63, 64, 4095, 4097, 8191, 20479]) {
-        for file_len in [Some(len as u64), None] {
-            let cut = &file[..len];
-            let result = Qed::open(cut, file_len)
-                .and_then(|mut qed| testing::read(&mut qed, cut, Order::Newest, file_len.is_some()));
-            assert_eq!(result.unwrap_err().kind(), Kind::Truncated, "{len} {file_len:?}");
-        }
-    }
+    testing::assert_cuts_are_noticed(&small(), &[63, 64, 4095, 4097, 8191, 20479], Qed::open);
 }
 
 #[test]
@@ -169,26 +161,13 @@ fn the_largest_disk_costs_nothing() {
 
 #[test]
 fn flipped_bits_give_a_disk_or_an_error() {
-    testing::flip(&small(), &[(0, 64), (4096, 4112), (8192, 8256)], 3000, |file| {
-        if let Err(error) = open(file).and_then(|mut image| testing::read(&mut image, file, Order::Shuffled(5), true)) {
-            assert_ne!(error.kind(), Kind::Ours, "{error}");
-        }
-    });
+    testing::assert_no_change_is_our_fault(&small(), &[(0, 64), (4096, 4112), (8192, 8256)], 3000, open);
 }
 
 /// Images that qemu writes: by conversion, by use, and of an empty disk.
 #[test]
 fn agrees_with_qemu() {
-    each_built("qed", |path, file| {
-        for order in ORDERS {
-            testing::read(&mut open(file).unwrap(), file, order, true).unwrap().assert_as_qemu(path, "qed");
-        }
-        let disk = guest(file, Order::Forward).unwrap();
-        for piece in [777, 64 << 10, 1 << 20] {
-            let streamed = testing::stream(Box::new(open(file).unwrap()), file, piece).unwrap();
-            assert!(streamed == disk, "{} in pieces of {piece}", path.display());
-        }
-    });
+    testing::assert_agrees_with_qemu("qed", open);
 }
 
 #[test]
