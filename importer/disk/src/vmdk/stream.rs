@@ -124,7 +124,7 @@ impl Stream {
             return Ok(());
         }
         // A file may end with less than a sector of zeros, never with less than a sector of anything else.
-        let marker = if bytes.len() < 512 && bytes.iter().all(|&byte| byte == 0) {
+        let marker = if bytes.len() < 512 && is_zero(bytes) {
             Marker::End
         } else if bytes.len() < 512 {
             return Err(Error::new(Kind::Truncated, "the stream ends in a marker").at(at));
@@ -231,13 +231,20 @@ fn tail_at(at: u64, found: &mut Found) -> Result<()> {
 }
 
 fn tail(page: &Page, bytes: &[u8], found: &mut Found) -> Result<()> {
-    if let Some((at, _)) = (page.at.0..).zip(bytes).find(|&(_, &byte)| byte != 0) {
-        return Err(corrupt("there is data behind the end of the stream").at(at));
+    if !is_zero(bytes) {
+        let at = bytes.iter().position(|&byte| byte != 0).unwrap_or(0);
+        return Err(corrupt("there is data behind the end of the stream").at(page.at.0.saturating_add(at as u64)));
     }
     if bytes.len() < TAIL as usize {
         return Ok(());
     }
     tail_at(page.end(), found)
+}
+
+/// Whether all bytes are zero. In blocks, for there may be gigabytes.
+fn is_zero(bytes: &[u8]) -> bool {
+    let (blocks, rest) = bytes.as_chunks::<64>();
+    blocks.iter().all(|block| block.iter().fold(0, |all, byte| all | byte) == 0) && rest.iter().all(|&byte| byte == 0)
 }
 
 fn finished() -> Error {
