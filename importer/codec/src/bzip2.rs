@@ -3,7 +3,7 @@
 use ::bzip2::{Decompress, Status};
 use bytes::{Buf, Bytes, BytesMut};
 
-use crate::decode::{Machine, Step, room, skip_zeros, trailing};
+use crate::decode::{Fill, Filled, room, skip_zeros, trailing};
 use crate::gather::Gather;
 use crate::{Error, Kind, Result, spare};
 
@@ -49,16 +49,16 @@ impl Bzip2 {
     }
 }
 
-impl Machine for Bzip2 {
+impl Fill for Bzip2 {
     const NAME: &'static str = "bzip2";
     const UNIT: &'static str = "bzip2 stream";
 
-    fn step(&mut self, input: &mut Bytes, output: &mut BytesMut) -> Result<Step> {
+    fn fill(&mut self, input: &mut Bytes, output: &mut BytesMut) -> Result<Filled> {
         loop {
             let state = self.state;
             self.state = match state {
                 State::Between => match input.first() {
-                    None => return Ok(Step::Boundary),
+                    None => return Ok(Filled::Boundary),
                     Some(0) => State::Padding,
                     Some(b'B') => State::Magic,
                     Some(_) => return Err(trailing(Self::UNIT)),
@@ -68,10 +68,10 @@ impl Machine for Bzip2 {
                     if input.has_remaining() {
                         return Err(trailing(Self::UNIT));
                     }
-                    return Ok(Step::Boundary);
+                    return Ok(Filled::Boundary);
                 }
                 State::Magic => match self.magic.take(input) {
-                    None => return Ok(Step::NeedInput),
+                    None => return Ok(Filled::NeedInput),
                     Some(magic @ [b'B', b'Z', b'h', b'1'..=b'9']) => {
                         self.feed(&magic, output)?;
                         State::Body
@@ -83,9 +83,9 @@ impl Machine for Bzip2 {
                     input.advance(used);
                     match complete {
                         Some(true) => State::Between,
-                        _ if room(output) == 0 => return Ok(Step::OutputFull),
+                        _ if room(output) == 0 => return Ok(Filled::OutputFull),
                         Some(false) => State::Body,
-                        None => return Ok(Step::NeedInput),
+                        None => return Ok(Filled::NeedInput),
                     }
                 }
             }

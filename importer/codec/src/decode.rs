@@ -2,33 +2,34 @@
 
 use bytes::{Buf, Bytes, BytesMut};
 
-use crate::{Error, Kind, Result};
+use crate::{Bin, Error, Kind, Result};
 
-/// A stream decoder, pushed: compressed bytes go in, bytes come out.
+/// A stream decoder, pushed: compressed bytes go in, pieces come out.
 ///
 /// It reads all members, frames and streams to the true end of the input. The memory it holds is bounded by its
-/// [`Limits`] whatever the input asks for, and the output by the room the caller gives.
+/// [`Limits`] whatever the input asks for. Pieces come one at a time, so that a bomb costs time in the caller's hands,
+/// never memory.
 pub trait Decode: Send {
-    /// Decodes from the front of `input` into the spare capacity of `output`.
+    /// Decodes from the front of `input`, up to the next piece of output.
     ///
-    /// What was used is taken off `input`; what was made is appended to `output`, which is never grown. `end` says that
-    /// no more input will come after this one; it may be passed at any time, and must stay true after that.
+    /// What was used is taken off `input`. `end` says that no more input will come after this one; it may be passed at
+    /// any time, and must stay true after that.
     ///
     /// Errors are final: the same error comes again from then on.
-    fn decode(&mut self, input: &mut Bytes, output: &mut BytesMut, end: bool) -> Result<Status>;
+    fn decode(&mut self, input: &mut Bytes, end: bool) -> Result<Status>;
 
     /// How many bytes of input were used so far.
     fn consumed(&self) -> u64;
 }
 
-/// What a decoder waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What a decoder has come to.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Status {
     /// All input was used, and more must come. Never with `end`.
     NeedInput,
-    /// The spare capacity of the output is used up; call again with room, and with what is left of the input.
-    OutputFull,
-    /// The input is complete and so is the output.
+    /// The next piece of output, never empty; call again with what is left of the input.
+    Made(Bytes),
+    /// The input is complete, and all output was given.
     Done,
 }
 
@@ -59,19 +60,22 @@ pub(crate) trait Machine: Send {
     /// What its stream consists of.
     const UNIT: &'static str;
 
-    /// Goes on until it needs something. The output has room.
-    fn step(&mut self, input: &mut Bytes, output: &mut BytesMut) -> Result<Step>;
+    /// Goes on until it has a piece or needs something.
+    fn step(&mut self, input: &mut Bytes) -> Result<Step>;
+
+    /// What was made and not given yet; asked for when the input is at its end.
+    fn rest(&mut self) -> Bytes;
 }
 
-/// What a [`Machine`] needs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What a [`Machine`] has come to.
+#[derive(Debug)]
 pub(crate) enum Step {
     /// More input; without it the stream is cut.
     NeedInput,
     /// More input, or the end: the last unit is complete. The input is empty.
     Boundary,
-    /// More room.
-    OutputFull,
+    /// A piece of output, not empty.
+    Made(Bytes),
 }
 
 /// A [`Machine`] with its place in the stream.
@@ -88,23 +92,23 @@ impl<M: Machine> Decoder<M> {
 }
 
 impl<M: Machine> Decode for Decoder<M> {
-    fn decode(&mut self, input: &mut Bytes, output: &mut BytesMut, end: bool) -> Result<Status> {
+    fn decode(&mut self, input: &mut Bytes, end: bool) -> Result<Status> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
         }
-        if room(output) == 0 {
-            return Ok(Status::OutputFull);
-        }
         let before = input.remaining();
-        let step = self.machine.step(input, output);
+        let step = self.machine.step(input);
         self.consumed += (before - input.remaining()) as u64;
         let status = match step {
-            Ok(Step::OutputFull) => Ok(Status::OutputFull),
+            Ok(Step::Made(piece)) => Ok(Status::Made(piece)),
             // Or the caller would ask for ever.
             Ok(Step::Boundary | Step::NeedInput) if input.has_remaining() => {
                 Err(Error::new(Kind::Ours, "the decoder makes no progress"))
             }
-            Ok(Step::Boundary) if end => Ok(Status::Done),
+            Ok(Step::Boundary) if end => {
+                let rest = self.machine.rest();
+                Ok(if rest.is_empty() { Status::Done } else { Status::Made(rest) })
+            }
             Ok(Step::NeedInput) if end => Err(Error::new(
                 Kind::Truncated,
                 format!("the data end in the middle of a {}; the file is cut, get it again", M::UNIT),
@@ -121,6 +125,64 @@ impl<M: Machine> Decode for Decoder<M> {
 
     fn consumed(&self) -> u64 {
         self.consumed
+    }
+}
+
+/// A format whose library writes wherever it is told to: [`Buffered`] makes a [`Machine`] of it.
+pub(crate) trait Fill: Send {
+    /// The name of the format.
+    const NAME: &'static str;
+    /// What its stream consists of.
+    const UNIT: &'static str;
+
+    /// Goes on until it needs something. Appends to `output`, which has room and is never grown.
+    fn fill(&mut self, input: &mut Bytes, output: &mut BytesMut) -> Result<Filled>;
+}
+
+/// What a [`Fill`] needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Filled {
+    /// More input; without it the stream is cut.
+    NeedInput,
+    /// More input, or the end: the last unit is complete. The input is empty.
+    Boundary,
+    /// More room.
+    OutputFull,
+}
+
+/// Gathers what a [`Fill`] makes into buffers of a [`Bin`].
+pub(crate) struct Buffered<F> {
+    fill: F,
+    output: BytesMut,
+    bin: Bin,
+}
+
+impl<F: Fill> Buffered<F> {
+    pub(crate) fn new(fill: F, bin: &Bin) -> Self {
+        Self { fill, output: BytesMut::new(), bin: bin.clone() }
+    }
+}
+
+impl<F: Fill> Machine for Buffered<F> {
+    const NAME: &'static str = F::NAME;
+    const UNIT: &'static str = F::UNIT;
+
+    fn step(&mut self, input: &mut Bytes) -> Result<Step> {
+        if self.output.capacity() == 0 {
+            self.output = self.bin.take();
+        }
+        if room(&self.output) == 0 {
+            return Ok(Step::Made(self.rest()));
+        }
+        Ok(match self.fill.fill(input, &mut self.output)? {
+            Filled::NeedInput => Step::NeedInput,
+            Filled::Boundary => Step::Boundary,
+            Filled::OutputFull => Step::Made(self.rest()),
+        })
+    }
+
+    fn rest(&mut self) -> Bytes {
+        std::mem::take(&mut self.output).freeze()
     }
 }
 

@@ -6,7 +6,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use crc32fast::Hasher;
 use flate2::{Decompress, Status};
 
-use crate::decode::{Machine, Step, room, skip_zeros, trailing};
+use crate::decode::{Fill, Filled, room, skip_zeros, trailing};
 use crate::gather::Gather;
 use crate::{Error, Kind, Result, spare};
 
@@ -83,16 +83,16 @@ impl Gzip {
     }
 }
 
-impl Machine for Gzip {
+impl Fill for Gzip {
     const NAME: &'static str = "gzip";
     const UNIT: &'static str = "gzip member";
 
-    fn step(&mut self, input: &mut Bytes, output: &mut BytesMut) -> Result<Step> {
+    fn fill(&mut self, input: &mut Bytes, output: &mut BytesMut) -> Result<Filled> {
         loop {
             let state = self.state;
             self.state = match state {
                 State::Between => match input.first() {
-                    None => return Ok(Step::Boundary),
+                    None => return Ok(Filled::Boundary),
                     Some(0) => State::Padding,
                     Some(&MAGIC0) => State::Magic,
                     Some(_) => return Err(trailing(Self::UNIT)),
@@ -102,15 +102,15 @@ impl Machine for Gzip {
                     if input.has_remaining() {
                         return Err(trailing(Self::UNIT));
                     }
-                    return Ok(Step::Boundary);
+                    return Ok(Filled::Boundary);
                 }
                 State::Magic => match self.field.take(input) {
-                    None => return Ok(Step::NeedInput),
+                    None => return Ok(Filled::NeedInput),
                     Some([MAGIC0, MAGIC1]) => State::Fixed,
                     Some(_) => return Err(trailing(Self::UNIT)),
                 },
                 State::Fixed => {
-                    let Some(fixed) = self.field.take::<8>(input) else { return Ok(Step::NeedInput) };
+                    let Some(fixed) = self.field.take::<8>(input) else { return Ok(Filled::NeedInput) };
                     let [method, flags, ..] = fixed;
                     if method != DEFLATE || flags & RESERVED != 0 {
                         return Err(Error::new(
@@ -126,7 +126,7 @@ impl Machine for Gzip {
                 }
                 State::ExtraLen if !self.has(FEXTRA) => State::Name,
                 State::ExtraLen => match self.field.take(input) {
-                    None => return Ok(Step::NeedInput),
+                    None => return Ok(Filled::NeedInput),
                     Some(len) => {
                         self.crc.update(&len);
                         State::Extra(u16::from_le_bytes(len))
@@ -140,16 +140,16 @@ impl Machine for Gzip {
                     let left = left.saturating_sub(u16::try_from(part.len()).unwrap_or(u16::MAX));
                     if left != 0 {
                         self.state = State::Extra(left);
-                        return Ok(Step::NeedInput);
+                        return Ok(Filled::NeedInput);
                     }
                     State::Name
                 }
                 State::Name if !self.has(FNAME) || self.string(input) => State::Comment,
                 State::Comment if !self.has(FCOMMENT) || self.string(input) => State::HeaderCrc,
-                State::Name | State::Comment => return Ok(Step::NeedInput),
+                State::Name | State::Comment => return Ok(Filled::NeedInput),
                 State::HeaderCrc => {
                     if self.has(FHCRC) {
-                        let Some(want) = self.field.take::<2>(input) else { return Ok(Step::NeedInput) };
+                        let Some(want) = self.field.take::<2>(input) else { return Ok(Filled::NeedInput) };
                         let [b0, b1, ..] = self.crc.clone().finalize().to_le_bytes();
                         if want != [b0, b1] {
                             return Err(Error::new(
@@ -172,8 +172,8 @@ impl Machine for Gzip {
                     self.size = self.size.wrapping_add(u32::try_from(done.made).unwrap_or_default());
                     match done.status {
                         Ok(Status::StreamEnd) => State::Trailer,
-                        Ok(_) if room(output) == 0 => return Ok(Step::OutputFull),
-                        Ok(_) if done.used == 0 && done.made == 0 => return Ok(Step::NeedInput),
+                        Ok(_) if room(output) == 0 => return Ok(Filled::OutputFull),
+                        Ok(_) if done.used == 0 && done.made == 0 => return Ok(Filled::NeedInput),
                         Ok(_) => State::Body,
                         Err(_) => {
                             return Err(Error::new(
@@ -184,7 +184,7 @@ impl Machine for Gzip {
                     }
                 }
                 State::Trailer => {
-                    let Some(trailer) = self.field.take(input) else { return Ok(Step::NeedInput) };
+                    let Some(trailer) = self.field.take(input) else { return Ok(Filled::NeedInput) };
                     self.check_trailer(trailer)?;
                     State::Between
                 }

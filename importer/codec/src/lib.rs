@@ -4,8 +4,8 @@
 //! decoder makes itself.
 //!
 //! - [`wrapper`] decides, by content alone, what an image is wrapped in, and gives the decoder for it.
-//! - [`Decode`] is what every stream decoder implements: input is pushed, output is taken by capacity, so that a bomb
-//!   costs time in the caller's hands, never memory.
+//! - [`Decode`] is what every stream decoder implements: input is pushed, output comes in pieces, so that a bomb costs
+//!   time in the caller's hands, never memory.
 //! - [`tar`] walks an archive; [`archive`] finds the one disk in it (a plain tar, or an OVA by its OVF).
 //! - [`cluster`] unpacks the whole compressed units of disk images.
 //!
@@ -16,6 +16,7 @@
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
 pub mod archive;
+mod bin;
 mod bzip2;
 pub mod cluster;
 mod decode;
@@ -31,6 +32,7 @@ pub mod wrapper;
 mod xz;
 mod zstd;
 
+pub use bin::Bin;
 pub use decode::{Decode, Limits, Status};
 pub use error::{Error, Kind, Result};
 pub use wrapper::Wrapper;

@@ -10,7 +10,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use lz4_flex::block;
 use twox_hash::XxHash32;
 
-use crate::decode::{Machine, Step, room, skip, skip_zeros, trailing};
+use crate::decode::{Fill, Filled, room, skip, skip_zeros, trailing};
 use crate::gather::Gather;
 use crate::zstd::is_skippable;
 use crate::{Error, Kind, Result};
@@ -176,16 +176,16 @@ impl Lz4 {
     }
 }
 
-impl Machine for Lz4 {
+impl Fill for Lz4 {
     const NAME: &'static str = "lz4";
     const UNIT: &'static str = "lz4 frame";
 
-    fn step(&mut self, input: &mut Bytes, output: &mut BytesMut) -> Result<Step> {
+    fn fill(&mut self, input: &mut Bytes, output: &mut BytesMut) -> Result<Filled> {
         loop {
             let state = self.state;
             self.state = match state {
                 State::Between => match input.first() {
-                    None => return Ok(Step::Boundary),
+                    None => return Ok(Filled::Boundary),
                     Some(0) => State::Padding,
                     Some(_) => State::Magic,
                 },
@@ -194,17 +194,17 @@ impl Machine for Lz4 {
                     if input.has_remaining() {
                         return Err(trailing(Self::UNIT));
                     }
-                    return Ok(Step::Boundary);
+                    return Ok(Filled::Boundary);
                 }
                 State::Magic => match self.field.take(input) {
-                    None => return Ok(Step::NeedInput),
+                    None => return Ok(Filled::NeedInput),
                     Some(MAGIC) => State::Descriptor,
                     Some(LEGACY) => return Err(legacy()),
                     Some(magic) if is_skippable(magic) => State::SkipLen,
                     Some(_) => return Err(trailing(Self::UNIT)),
                 },
                 State::SkipLen => match self.field.take(input) {
-                    None => return Ok(Step::NeedInput),
+                    None => return Ok(Filled::NeedInput),
                     Some(len) => State::Skip(u32::from_le_bytes(len)),
                 },
                 State::Skip(left) => match u32::try_from(skip(input, left.into())).unwrap_or_default() {
@@ -212,13 +212,13 @@ impl Machine for Lz4 {
                     0 => State::Magic,
                     left => {
                         self.state = State::Skip(left);
-                        return Ok(Step::NeedInput);
+                        return Ok(Filled::NeedInput);
                     }
                 },
                 State::Descriptor if self.descriptor(input)? => State::BlockLen,
-                State::Descriptor => return Ok(Step::NeedInput),
+                State::Descriptor => return Ok(Filled::NeedInput),
                 State::BlockLen => match self.field.take(input).map(u32::from_le_bytes) {
-                    None => return Ok(Step::NeedInput),
+                    None => return Ok(Filled::NeedInput),
                     Some(0) => {
                         self.finish()?;
                         if self.frame.content_checksum { State::ContentChecksum } else { State::Between }
@@ -236,7 +236,7 @@ impl Machine for Lz4 {
                 },
                 State::Block(BlockLen { len, stored }) => {
                     let check_len = if self.frame.block_checksum { 4 } else { 0 };
-                    let Some(block) = self.block(len + check_len, input) else { return Ok(Step::NeedInput) };
+                    let Some(block) = self.block(len + check_len, input) else { return Ok(Filled::NeedInput) };
                     let (data, check) = block.split_at_checked(len).unwrap_or_default();
                     if self.frame.block_checksum && XxHash32::oneshot(0, data).to_le_bytes() != check {
                         return Err(Error::new(
@@ -248,9 +248,9 @@ impl Machine for Lz4 {
                     State::Unpacked
                 }
                 State::Unpacked if self.give(output) => State::BlockLen,
-                State::Unpacked => return Ok(Step::OutputFull),
+                State::Unpacked => return Ok(Filled::OutputFull),
                 State::ContentChecksum => {
-                    let Some(check) = self.field.take(input) else { return Ok(Step::NeedInput) };
+                    let Some(check) = self.field.take(input) else { return Ok(Filled::NeedInput) };
                     if u32::from_le_bytes(check) != self.frame.hash.finish_32() {
                         return Err(Error::new(
                             Kind::Corrupt,

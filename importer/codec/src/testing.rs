@@ -4,10 +4,10 @@ use std::io::{Read, Write};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use sha2::{Digest, Sha256};
 
-use crate::{Kind, Limits, Result, Status, Wrapper};
+use crate::{Bin, Kind, Limits, Result, Status, Wrapper};
 
 /// A small generator of numbers, the same in every run.
 pub(crate) struct Rng(u64);
@@ -85,39 +85,31 @@ impl Pieces {
 
 /// Decodes all of `input`, in pieces, into buffers of `room` bytes, and holds the decoder to its contract.
 pub(crate) fn decode(wrapper: Wrapper, limits: Limits, input: &[u8], pieces: Pieces, room: usize) -> Result<Vec<u8>> {
-    let mut decoder = wrapper.decoder(limits)?.unwrap();
+    let mut decoder = wrapper.decoder(limits, &Bin::of(room))?.unwrap();
     let mut all = Vec::new();
-    let mut output = BytesMut::with_capacity(room);
     let mut pieces = pieces.cut(input).peekable();
     let mut piece = Bytes::new();
     loop {
         let end = pieces.peek().is_none();
-        let before = (piece.len(), output.len());
-        let capacity = output.capacity();
-        let status = match decoder.decode(&mut piece, &mut output, end) {
+        let status = match decoder.decode(&mut piece, end) {
             Ok(status) => status,
             Err(error) => {
                 assert!(error.offset().is_some(), "{error}");
-                let mut room = BytesMut::with_capacity(64);
-                assert_eq!(decoder.decode(&mut Bytes::new(), &mut room, true).unwrap_err(), error, "errors are final");
+                assert_eq!(decoder.decode(&mut Bytes::new(), true).unwrap_err(), error, "errors are final");
                 return Err(error);
             }
         };
-        assert_eq!(output.capacity(), capacity, "the output is never grown");
-        assert!(output.len() >= before.1);
         match status {
             Status::NeedInput => {
                 assert!(piece.is_empty() && !end);
                 piece = pieces.next().unwrap();
             }
-            Status::OutputFull => {
-                assert_eq!(output.len(), output.capacity());
-                all.extend_from_slice(&output);
-                output.clear();
+            Status::Made(made) => {
+                assert!(!made.is_empty());
+                all.extend_from_slice(&made);
             }
             Status::Done => {
                 assert!(piece.is_empty() && end);
-                all.extend_from_slice(&output);
                 assert_eq!(decoder.consumed(), input.len() as u64);
                 return Ok(all);
             }

@@ -3,13 +3,13 @@
 use std::fmt;
 
 use crate::bzip2::Bzip2;
-use crate::decode::{Decode, Decoder, Limits};
+use crate::decode::{Buffered, Decode, Decoder, Limits};
 use crate::gzip::Gzip;
 use crate::lz4::Lz4;
 use crate::tar;
 use crate::xz::Xz;
 use crate::zstd::Zstd;
-use crate::{Error, Kind, Result, gzip, lz4, xz, zstd};
+use crate::{Bin, Error, Kind, Result, gzip, lz4, xz, zstd};
 
 /// What an image can be wrapped in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -29,14 +29,14 @@ pub enum Wrapper {
 }
 
 impl Wrapper {
-    /// The decoder for it; `None` for [`Wrapper::Tar`], whose events are more than bytes.
-    pub fn decoder(self, limits: Limits) -> Result<Option<Box<dyn Decode>>> {
+    /// The decoder for it, whose pieces fill the buffers of `bin` as far as it can choose; `None` for [`Wrapper::Tar`], whose events are more than bytes.
+    pub fn decoder(self, limits: Limits, bin: &Bin) -> Result<Option<Box<dyn Decode>>> {
         Ok(Some(match self {
-            Self::Gzip => Box::new(Decoder::new(Gzip::new())),
-            Self::Xz => Box::new(Decoder::new(Xz::new(limits))),
-            Self::Zstd => Box::new(Decoder::new(Zstd::new(limits)?)),
-            Self::Bzip2 => Box::new(Decoder::new(Bzip2::new())),
-            Self::Lz4 => Box::new(Decoder::new(Lz4::new())),
+            Self::Gzip => Box::new(Decoder::new(Buffered::new(Gzip::new(), bin))),
+            Self::Xz => Box::new(Decoder::new(Buffered::new(Xz::new(limits), bin))),
+            Self::Zstd => Box::new(Decoder::new(Zstd::new(limits, bin)?)),
+            Self::Bzip2 => Box::new(Decoder::new(Buffered::new(Bzip2::new(), bin))),
+            Self::Lz4 => Box::new(Decoder::new(Buffered::new(Lz4::new(), bin))),
             Self::Tar => return Ok(None),
         }))
     }

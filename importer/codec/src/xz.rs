@@ -7,7 +7,7 @@
 use bytes::{Buf, Bytes, BytesMut};
 use liblzma::stream::{Error as LzmaError, MtStreamBuilder, Status, Stream};
 
-use crate::decode::{Limits, Machine, Step, mib, room, skip_zeros, too_large, trailing};
+use crate::decode::{Fill, Filled, Limits, mib, room, skip_zeros, too_large, trailing};
 use crate::gather::Gather;
 use crate::{Error, Kind, Result, spare};
 
@@ -76,23 +76,23 @@ impl Xz {
     }
 }
 
-impl Machine for Xz {
+impl Fill for Xz {
     const NAME: &'static str = "xz";
     const UNIT: &'static str = "xz stream";
 
-    fn step(&mut self, input: &mut Bytes, output: &mut BytesMut) -> Result<Step> {
+    fn fill(&mut self, input: &mut Bytes, output: &mut BytesMut) -> Result<Filled> {
         let memory = self.memory();
         loop {
             let state = self.state;
             self.state = match state {
                 State::Header => {
                     if !self.header.fill(MAGIC.len(), input) {
-                        return Ok(Step::NeedInput);
+                        return Ok(Filled::NeedInput);
                     }
                     if !self.header.bytes().starts_with(&MAGIC) {
                         return Err(trailing(Self::UNIT));
                     }
-                    let Some(header) = self.header.take::<12>(input) else { return Ok(Step::NeedInput) };
+                    let Some(header) = self.header.take::<12>(input) else { return Ok(Filled::NeedInput) };
                     self.begin(header, output)?;
                     State::Body
                 }
@@ -107,9 +107,9 @@ impl Machine for Xz {
                             self.stream = None;
                             State::Between(0)
                         }
-                        Ok(_) if room(output) == 0 => return Ok(Step::OutputFull),
+                        Ok(_) if room(output) == 0 => return Ok(Filled::OutputFull),
                         // Blocks in other threads may still be at work; what they make is taken with the next input.
-                        Ok(_) if input.is_empty() || done.used == 0 && done.made == 0 => return Ok(Step::NeedInput),
+                        Ok(_) if input.is_empty() || done.used == 0 && done.made == 0 => return Ok(Filled::NeedInput),
                         Ok(_) => State::Body,
                         Err(error) => return Err(explain(error, Some(stream), memory)),
                     }
@@ -118,8 +118,8 @@ impl Machine for Xz {
                     let zeros = (zeros + skip_zeros(input)) % 4;
                     self.state = State::Between(zeros);
                     match (input.first(), zeros) {
-                        (None, 0) => return Ok(Step::Boundary),
-                        (None, _) => return Ok(Step::NeedInput),
+                        (None, 0) => return Ok(Filled::Boundary),
+                        (None, _) => return Ok(Filled::NeedInput),
                         (Some(&first), 0) if first == MAGIC[0] => State::Header,
                         (Some(_), 0) => return Err(trailing(Self::UNIT)),
                         (Some(_), _) => {

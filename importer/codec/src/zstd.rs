@@ -8,14 +8,24 @@ use zstd_safe::{DCtx, DParameter};
 
 use crate::decode::{Limits, Machine, Step, room, skip, skip_zeros, too_large, trailing};
 use crate::gather::Gather;
-use crate::{Error, Kind, Result, spare};
+use crate::zstd::in_place::{Fed, InPlace};
+use crate::{Bin, Error, Kind, Result, spare};
+
+mod in_place;
 
 /// The zstd decoder. It holds the window the frames ask for, within [`Limits::memory`].
 pub(crate) struct Zstd {
     memory: u64,
     state: State,
     header: Gather<HEADER_MAX>,
+    /// For frames with a large window, and for callers that want small pieces.
     context: DCtx<'static>,
+    output: BytesMut,
+    bin: Bin,
+    /// For all others.
+    place: InPlace,
+    /// Which of the two decodes the frame at hand.
+    in_place: bool,
     /// Whether a frame with data was seen, so that zeros can be padding.
     frames: bool,
     /// How many bytes the frame at hand must give, where it says so.
@@ -37,7 +47,7 @@ enum State {
 }
 
 impl Zstd {
-    pub(crate) fn new(limits: Limits) -> Result<Self> {
+    pub(crate) fn new(limits: Limits, bin: &Bin) -> Result<Self> {
         let mut context = DCtx::try_create()
             .ok_or_else(|| Error::new(Kind::Memory, "no memory is left for the decoder").of(Self::NAME))?;
         context
@@ -49,6 +59,10 @@ impl Zstd {
             state: State::Header,
             header: Gather::default(),
             context,
+            output: BytesMut::new(),
+            bin: bin.clone(),
+            place: InPlace::new()?,
+            in_place: false,
             frames: false,
             size: None,
             made: 0,
@@ -72,39 +86,67 @@ impl Zstd {
         self.frames = true;
         self.size = header.size;
         self.made = 0;
+        self.in_place = header.window <= in_place::MAX_WINDOW && self.bin.size() >= in_place::BLOCK_MAX;
+        if self.in_place {
+            self.place.begin(header.window).map_err(damaged)?;
+        }
         Ok(())
     }
 
-    /// Gives bytes to libzstd. `Some(true)` when the frame is complete, `None` when it needs more input.
-    fn feed(&mut self, input: &[u8], output: &mut BytesMut) -> Result<(usize, Option<bool>)> {
-        let done = spare::unzstd(&mut self.context, input, output);
-        self.made = self.made.saturating_add(done.made as u64);
-        match done.status {
+    /// Decodes the frame at hand from the front of `input`.
+    fn feed(&mut self, input: &mut Bytes) -> Result<Fed> {
+        let before = self.waiting();
+        let fed = if self.in_place { self.place.feed(input).map_err(damaged)? } else { self.stream(input)? };
+        self.made = self.made.saturating_add((self.waiting() - before) as u64);
+        match self.size {
             // libzstd compares them by itself, but not where an empty block ends a frame that it sees in pieces.
-            Ok(0) if self.size.is_some_and(|size| size != self.made) => Err(Error::new(
+            Some(size) if fed == Fed::Complete && size != self.made => Err(Error::new(
                 Kind::Corrupt,
-                format!(
-                    "a frame gives {} bytes instead of {}; the file is damaged, get it again",
-                    self.made,
-                    self.size.unwrap_or_default()
-                ),
+                format!("a frame gives {} bytes instead of {size}; the file is damaged, get it again", self.made),
             )),
-            Ok(0) => Ok((done.used, Some(true))),
-            Ok(_) if done.used == 0 && done.made == 0 => Ok((0, None)),
-            Ok(_) => Ok((done.used, Some(false))),
-            Err(code) => Err(Error::new(
-                Kind::Corrupt,
-                format!("the compressed data are damaged ({}); the file can't be used, get it again", name(code)),
-            )),
+            _ => Ok(fed),
         }
     }
+
+    /// Decodes through libzstd's own window.
+    fn stream(&mut self, input: &mut Bytes) -> Result<Fed> {
+        if self.output.capacity() == 0 {
+            self.output = self.bin.take();
+        }
+        loop {
+            let done = spare::unzstd(&mut self.context, input, &mut self.output);
+            input.advance(done.used);
+            if done.status.map_err(damaged)? == 0 {
+                return Ok(Fed::Complete);
+            }
+            if room(&self.output) == 0 {
+                return Ok(Fed::Made);
+            }
+            if done.used == 0 && done.made == 0 {
+                return Ok(Fed::NeedInput);
+            }
+        }
+    }
+
+    /// How many bytes were made and not given.
+    fn waiting(&self) -> usize {
+        self.place.made() + self.output.len()
+    }
+}
+
+/// What libzstd says, as an error.
+fn damaged(code: usize) -> Error {
+    Error::new(
+        Kind::Corrupt,
+        format!("the compressed data are damaged ({}); the file can't be used, get it again", name(code)),
+    )
 }
 
 impl Machine for Zstd {
     const NAME: &'static str = "zstd";
     const UNIT: &'static str = "zstd frame";
 
-    fn step(&mut self, input: &mut Bytes, output: &mut BytesMut) -> Result<Step> {
+    fn step(&mut self, input: &mut Bytes) -> Result<Step> {
         loop {
             let state = self.state;
             self.state = match state {
@@ -120,7 +162,7 @@ impl Machine for Zstd {
                     }
                     return Ok(Step::Boundary);
                 }
-                State::Header => match self.header(input, output)? {
+                State::Header => match self.header(input)? {
                     Some(state) => state,
                     None => return Ok(Step::NeedInput),
                 },
@@ -137,23 +179,32 @@ impl Machine for Zstd {
                     }
                 },
                 State::Body => {
-                    let (used, complete) = self.feed(input, output)?;
-                    input.advance(used);
-                    match complete {
-                        Some(true) => State::Between,
-                        _ if room(output) == 0 => return Ok(Step::OutputFull),
-                        Some(false) => State::Body,
-                        None => return Ok(Step::NeedInput),
+                    // What the other decoder has made comes first.
+                    let other = if self.in_place { self.output.len() } else { self.place.made() };
+                    if other > 0 {
+                        return Ok(Step::Made(self.rest()));
+                    }
+                    match self.feed(input)? {
+                        Fed::Complete => State::Between,
+                        Fed::Made => return Ok(Step::Made(self.rest())),
+                        Fed::NeedInput => return Ok(Step::NeedInput),
                     }
                 }
             }
+        }
+    }
+
+    fn rest(&mut self) -> Bytes {
+        match self.place.take() {
+            piece if piece.is_empty() => std::mem::take(&mut self.output).freeze(),
+            piece => piece,
         }
     }
 }
 
 impl Zstd {
     /// Reads a frame header; gives the state behind it, or `None` when there is not enough of it.
-    fn header(&mut self, input: &mut Bytes, output: &mut BytesMut) -> Result<Option<State>> {
+    fn header(&mut self, input: &mut Bytes) -> Result<Option<State>> {
         // Where it lies in one piece it stays in the input: libzstd then sees a small frame as a whole, and decodes it
         // straight into the output.
         if self.header.bytes().is_empty()
@@ -178,16 +229,11 @@ impl Zstd {
                 _ => return Err(trailing(Self::UNIT)),
             }
             if let Some(header) = Header::parse(have)? {
-                let mut bytes = [0; HEADER_MAX];
-                let len = have.len();
-                if let Some(slots) = bytes.get_mut(..len) {
-                    slots.copy_from_slice(have);
-                }
+                let mut bytes = Bytes::copy_from_slice(have);
                 self.header.clear();
                 self.admit(header)?;
                 // A header gives no output, so it is always taken whole.
-                let (used, complete) = self.feed(bytes.get(..len).unwrap_or_default(), output)?;
-                if used != len || complete == Some(true) {
+                if self.feed(&mut bytes)? != Fed::NeedInput || !bytes.is_empty() {
                     return Err(Error::new(Kind::Ours, "libzstd did not take the frame header"));
                 }
                 return Ok(Some(State::Body));

@@ -6,7 +6,8 @@ mod streamed;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::bin::Bin;
+use importer_codec::Bin;
+
 use crate::checksum::Checksum;
 use crate::image::{Access, Image, Reader, reader};
 use crate::pool::Pool;

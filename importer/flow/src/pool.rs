@@ -8,9 +8,9 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
+use importer_codec::Bin;
 use importer_disk::plan::Op;
 
-use crate::bin::Bin;
 use crate::sink::Sink;
 use crate::unpack::Unpacker;
 use crate::{Error, Kind, Result};

@@ -4,7 +4,7 @@ use importer_codec::cluster::{Inflate, Zstd};
 use importer_disk::Codec;
 use importer_disk::plan::Op;
 
-use crate::bin::Bin;
+use importer_codec::Bin;
 use crate::sink::Sink;
 use crate::{Error, Kind, Result};
 

@@ -2,9 +2,8 @@
 
 use bytes::Bytes;
 use importer_codec::archive::{Member, Part};
-use importer_codec::{Decode, Limits, Status, Wrapper, wrapper};
+use importer_codec::{Bin, Decode, Limits, Status, Wrapper, wrapper};
 
-use crate::bin::Bin;
 use crate::peek::{Peeked, peek};
 use crate::threaded::Threaded;
 use crate::{Error, Kind, Piece, Result, Stream};
@@ -44,14 +43,8 @@ pub(crate) fn unwrap(stream: Box<dyn Stream>, how: &Unwrapping) -> Result<Unwrap
             return Err(Error::new(Kind::Unsafe, message));
         }
         wrappers.push(found.name());
-        let inner: Box<dyn Stream> = match found.decoder(how.limits).map_err(refused)? {
-            Some(decoder) => Box::new(Decoded {
-                input: Input::new(peeked),
-                decoder,
-                wrapper: found,
-                bin: how.bin.clone(),
-                done: false,
-            }),
+        let inner: Box<dyn Stream> = match found.decoder(how.limits, &how.bin).map_err(refused)? {
+            Some(decoder) => Box::new(Decoded { input: Input::new(peeked), decoder, wrapper: found, done: false }),
             None => {
                 Box::new(Archived { input: Input::new(peeked), member: Member::new(how.disk.clone()), done: false })
             }
@@ -63,9 +56,9 @@ pub(crate) fn unwrap(stream: Box<dyn Stream>, how: &Unwrapping) -> Result<Unwrap
 /// Undoes one encoding, on a thread of its own.
 pub(crate) fn decode(stream: Box<dyn Stream>, wrapper: Wrapper, limits: Limits) -> Result<Box<dyn Stream>> {
     let (_, peeked) = peek(stream, 0)?;
-    match wrapper.decoder(limits).map_err(refused)? {
+    match wrapper.decoder(limits, &Bin::default()).map_err(refused)? {
         Some(decoder) => {
-            let decoded = Decoded { input: Input::new(peeked), decoder, wrapper, bin: Bin::default(), done: false };
+            let decoded = Decoded { input: Input::new(peeked), decoder, wrapper, done: false };
             Ok(Box::new(Threaded::new(&format!("decode-{wrapper}"), QUEUE, Box::new(decoded))?))
         }
         None => Err(Error::new(Kind::Ours, "an archive is no encoding")),
@@ -122,7 +115,6 @@ struct Decoded {
     input: Input,
     decoder: Box<dyn Decode>,
     wrapper: Wrapper,
-    bin: Bin,
     done: bool,
 }
 
@@ -131,22 +123,21 @@ impl Stream for Decoded {
         if self.done {
             return Ok(None);
         }
-        let mut output = self.bin.take();
         loop {
             self.input.fill()?;
             let status = self
                 .decoder
-                .decode(&mut self.input.bytes, &mut output, self.input.end)
+                .decode(&mut self.input.bytes, self.input.end)
                 .map_err(|error| refused(error).within(format_args!("the {} wrapper", self.wrapper)))?;
             match status {
                 Status::NeedInput if self.input.end && self.input.bytes.is_empty() => {
                     return Err(Error::new(Kind::Ours, "a decoder waits for more than there is"));
                 }
                 Status::NeedInput => {}
-                Status::OutputFull => return Ok(Some(Piece::Bytes(output.freeze()))),
+                Status::Made(piece) => return Ok(Some(Piece::Bytes(piece))),
                 Status::Done => {
                     self.done = true;
-                    return Ok((!output.is_empty()).then(|| Piece::Bytes(output.freeze())));
+                    return Ok(None);
                 }
             }
         }

@@ -1,6 +1,6 @@
 use super::*;
-use crate::Wrapper;
 use crate::testing::{Pieces, decode, decodes_to, disk_like, flips_never_change_data, tool, truncations_fail};
+use crate::{Status, Wrapper};
 
 fn check(packed: &[u8], want: &[u8]) {
     decodes_to(Wrapper::Zstd, Limits::default(), packed, want);
@@ -131,4 +131,50 @@ fn a_frame_that_ends_before_its_size_is_damaged() {
     // The same with a size that is right.
     let right = [&MAGIC[..], &[0x80, 0], &4u32.to_le_bytes(), &[0x20, 0, 0], b"disk", &[1, 0, 0]].concat();
     check(&right, b"disk");
+}
+
+/// Segments end in the middle of frames, are looked back into, and are used again, while some pieces are kept by others.
+#[test]
+fn pieces_given_away_never_change() {
+    let part = disk_like(9 << 20);
+    // Matches that reach across whole segments.
+    let data = [&part[..], &part[..3 << 20], &[0; 5 << 20], &part[1 << 20..]].concat();
+    for args in [
+        &["-cq1"][..],
+        &["-cq3"],
+        &["-cq3", "--no-check", "--long=23"],
+        &["-cq3", "--long=24"],
+        &["-cq", "-T2", "-B600000"],
+    ] {
+        let packed = tool("zstd", args, &data);
+        // A frame of another size of window behind it.
+        let packed = [&packed[..], &tool("zstd", &["-cq", "--stream-size=1000"], &data[..1000])].concat();
+        for keep in [1, 3, usize::MAX] {
+            let mut decoder = Wrapper::Zstd.decoder(Limits::default(), &Bin::default()).unwrap().unwrap();
+            let mut pieces = Pieces::Random(7).cut(&packed).peekable();
+            let (mut input, mut kept, mut at, mut count) = (Bytes::new(), Vec::new(), 0, 0);
+            loop {
+                match decoder.decode(&mut input, pieces.peek().is_none()).unwrap() {
+                    Status::NeedInput => input = pieces.next().unwrap(),
+                    Status::Made(piece) => {
+                        let (from, len) = (at % data.len(), piece.len());
+                        count += 1;
+                        if count % keep == 0 {
+                            kept.push((from, piece));
+                        } else {
+                            let want = [&data[from..], &data[..1000]].concat();
+                            assert!(want.starts_with(&piece), "{args:?} {keep} {from}");
+                        }
+                        at += len;
+                    }
+                    Status::Done => break,
+                }
+            }
+            assert_eq!(at, data.len() + 1000);
+            for (from, piece) in kept {
+                let want = [&data[from..], &data[..1000]].concat();
+                assert!(want.starts_with(&piece), "{args:?} {keep} {from}: it has changed");
+            }
+        }
+    }
 }
