@@ -16,6 +16,7 @@ mod pool;
 mod progress;
 mod received;
 pub mod sink;
+mod slab;
 pub mod source;
 mod spool;
 mod stream;

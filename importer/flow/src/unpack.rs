@@ -1,11 +1,12 @@
 //! Carrying out ops: unpack and write.
 
+use importer_codec::Bin;
 use importer_codec::cluster::{Inflate, Zstd};
 use importer_disk::Codec;
 use importer_disk::plan::Op;
 
-use importer_codec::Bin;
 use crate::sink::Sink;
+use crate::slab::Slab;
 use crate::{Error, Kind, Result};
 
 /// The codecs and the buffer of one thread.
@@ -17,7 +18,7 @@ pub(crate) struct Unpacker {
     zlib: Option<Inflate>,
     zstd: Option<Zstd>,
     /// Unpacked units that follow each other on the disk, to be written at once. At most [`BUFFER`] and one unit.
-    buffer: Vec<u8>,
+    buffer: Slab,
 }
 
 /// A unit to unpack.
@@ -43,7 +44,7 @@ impl Unpacker {
         for op in job {
             let contiguous = matches!(&op, Op::Unpack { guest, .. } if guest.0 == start + filled as u64);
             if filled > 0 && (!contiguous || filled >= BUFFER) {
-                sink.write(start, self.buffer.get(..filled).unwrap_or_default())?;
+                sink.write(start, self.buffer.bytes().get(..filled).unwrap_or_default())?;
                 filled = 0;
             }
             match op {
@@ -66,7 +67,7 @@ impl Unpacker {
             }
         }
         if filled > 0 {
-            sink.write(start, self.buffer.get(..filled).unwrap_or_default())?;
+            sink.write(start, self.buffer.bytes().get(..filled).unwrap_or_default())?;
         }
         Ok(())
     }
@@ -74,10 +75,8 @@ impl Unpacker {
     /// Unpacks a unit into the buffer at `filled`. It must give exactly a unit, or exactly what the disk has of it.
     fn unpack(&mut self, unit: &Unit<'_>, filled: usize) -> Result<()> {
         let room = unit.unpacked.max(unit.len);
-        if self.buffer.len() < filled + room {
-            self.buffer.resize(filled + room, 0);
-        }
-        let output = self.buffer.get_mut(filled..filled + room).unwrap_or_default();
+        self.buffer.grow(filled + room);
+        let output = self.buffer.bytes_mut().get_mut(filled..filled + room).unwrap_or_default();
         let made = match unit.codec {
             Codec::Deflate => self.deflate.get_or_insert_with(Inflate::raw).unpack(unit.input, output),
             Codec::Zlib => self.zlib.get_or_insert_with(Inflate::zlib).unpack(unit.input, output),

@@ -15,7 +15,7 @@ use rustix::fs::OFlags;
 use self::erase::{ERASE_MIN, Eraser};
 use self::head::{HEAD, Head};
 use super::fault::{failed, write_failed};
-use super::writeback::Writeback;
+use super::writer::Writer;
 use super::{Claim, Options, Written, zeros};
 use crate::{Error, Kind, Result, Sink};
 
@@ -46,7 +46,7 @@ pub struct BlockSink {
     begun: Mutex<bool>,
     claim: Claim,
     data: AtomicU64,
-    writeback: Writeback,
+    writer: Writer,
 }
 
 impl BlockSink {
@@ -73,8 +73,8 @@ impl BlockSink {
         let head = Head::new(usize::try_from(HEAD.min(capacity)).unwrap_or_default());
         let eraser = Eraser::new(sector, !options.preallocate);
         let (begun, data) = (Mutex::new(false), AtomicU64::new(0));
-        let (claim, writeback) = (Claim::default(), Writeback::default());
-        Ok(Self { device, name, options, capacity, sector, head, eraser, begun, claim, data, writeback })
+        let (claim, writer) = (Claim::default(), Writer::new(&device));
+        Ok(Self { device, name, options, capacity, sector, head, eraser, begun, claim, data, writer })
     }
 
     /// Makes sure that the old head is gone.
@@ -110,7 +110,7 @@ impl BlockSink {
 
     fn erase(&self, at: u64, end: u64) -> Result<()> {
         self.eraser
-            .erase(&self.device, &self.writeback, at, end)
+            .erase(&self.device, &self.writer, at, end)
             .map_err(|error| self.write_failed(&format!("write zeros at offset {at:#x}"), error))
     }
 
@@ -145,7 +145,6 @@ impl Sink for BlockSink {
             }
             self.device
                 .write_all_at(run.bytes, run.at)
-                .and_then(|()| self.writeback.wrote(&self.device, run.bytes.len() as u64))
                 .map_err(|error| self.write_failed(&format!("write at offset {:#x}", run.at), error))?;
             data += run.bytes.len() as u64;
         }

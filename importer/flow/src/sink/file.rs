@@ -5,7 +5,7 @@ mod temp;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, PermissionsExt, fchown};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -14,7 +14,7 @@ use rustix::process::{Resource, getrlimit};
 
 use self::temp::Temp;
 use super::fault::{failed, write_failed};
-use super::writeback::Writeback;
+use super::writer::Writer;
 use super::{Claim, Options, Written, zeros};
 use crate::{Error, Kind, Result, Sink};
 
@@ -41,7 +41,7 @@ pub struct FileSink {
     /// The final size, once it is known; 0 before.
     size: AtomicU64,
     data: AtomicU64,
-    writeback: Writeback,
+    writer: Writer,
 }
 
 impl FileSink {
@@ -74,7 +74,8 @@ impl FileSink {
         let solid = options.preallocate && !can_reserve(temp.file());
         let limit = getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX).min(i64::MAX.unsigned_abs());
         let (size, data) = (AtomicU64::new(0), AtomicU64::new(0));
-        Ok(Self { temp, target, name, options, limit, solid, size, data, writeback: Writeback::default() })
+        let writer = Writer::new(temp.file());
+        Ok(Self { temp, target, name, options, limit, solid, size, data, writer })
     }
 
     /// Gives the file its final size, and with `preallocate` the space for it.
@@ -123,9 +124,8 @@ impl FileSink {
             Some(end) if end <= self.limit => {}
             end => return Err(self.beyond_limit(end.unwrap_or(u64::MAX))),
         }
-        let file = self.temp.file();
-        file.write_all_at(bytes, at)
-            .and_then(|()| self.writeback.wrote(file, len))
+        self.writer
+            .write_all_at(self.temp.file(), bytes, at)
             .map_err(|error| self.write_failed(&format!("write at offset {at:#x}"), error))
     }
 

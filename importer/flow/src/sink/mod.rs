@@ -6,6 +6,7 @@ mod fault;
 mod file;
 mod null;
 mod writeback;
+mod writer;
 pub mod zeros;
 
 use std::fs;

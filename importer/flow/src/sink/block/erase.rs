@@ -2,12 +2,11 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use rustix::fs::FallocateFlags;
 
-use super::super::writeback::Writeback;
+use super::super::writer::Writer;
 use super::super::zeros::BLOCK;
 
 /// Zeros shorter than this are written as data: a call that erases waits for the device, a write does not.
@@ -42,22 +41,22 @@ impl Eraser {
     }
 
     /// Makes `at..end` of `device` read as zeros.
-    pub(super) fn erase(&self, device: &File, writeback: &Writeback, at: u64, end: u64) -> io::Result<()> {
+    pub(super) fn erase(&self, device: &File, writer: &Writer, at: u64, end: u64) -> io::Result<()> {
         let first = at.checked_next_multiple_of(self.granule).unwrap_or(end);
         let last = end - end % self.granule;
         if first.saturating_add(ERASE_MIN as u64) > last {
-            return fill(device, writeback, at, end);
+            return fill(device, writer, at, end);
         }
-        fill(device, writeback, at, first)?;
+        fill(device, writer, at, first)?;
         let mut next = first;
         while next < last {
             let len = (last - next).min(STEP);
             if !self.ask(device, next, len) {
-                fill(device, writeback, next, next + len)?;
+                fill(device, writer, next, next + len)?;
             }
             next += len;
         }
-        fill(device, writeback, last, end)
+        fill(device, writer, last, end)
     }
 
     /// Asks the kernel to do it. False: it did not.
@@ -83,12 +82,11 @@ impl Eraser {
 }
 
 /// Writes zeros to `at..end`.
-fn fill(device: &File, writeback: &Writeback, mut at: u64, end: u64) -> io::Result<()> {
+fn fill(device: &File, writer: &Writer, mut at: u64, end: u64) -> io::Result<()> {
     static ZEROS: [u8; 1 << 20] = [0; 1 << 20];
     while at < end {
         let len = usize::try_from(end - at).unwrap_or(usize::MAX).min(ZEROS.len());
-        device.write_all_at(ZEROS.get(..len).unwrap_or_default(), at)?;
-        writeback.wrote(device, len as u64)?;
+        writer.write_all_at(device, ZEROS.get(..len).unwrap_or_default(), at)?;
         at += len as u64;
     }
     Ok(())
