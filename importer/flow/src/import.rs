@@ -122,10 +122,11 @@ pub fn inspect(source: &mut dyn Source, settings: &Settings) -> Result<Image> {
         .map_err(|error| named(error, &name))
 }
 
-/// A parser knows offsets; which image they are of is known here.
+/// Parsers and codecs know offsets; which image they are of is known here. They alone judge an image, and never name it;
+/// sources and sinks never judge one, and name themselves.
 fn named(error: Error, name: &str) -> Error {
     match error.kind() {
-        Kind::NotUsable | Kind::Unsafe if !error.to_string().contains(name) => error.within(name),
+        Kind::NotUsable | Kind::Unsafe => error.within(name),
         _ => error,
     }
 }

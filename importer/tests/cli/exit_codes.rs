@@ -159,3 +159,16 @@ fn errors_are_one_line_that_no_name_can_break() {
     let said = run(importer().args(["copy", "miss\x1b[31m\ned", "null:"])).failed(4);
     assert!(!said.contains('\x1b') && said.trim_end().lines().count() == 1, "{said:?}");
 }
+
+#[test]
+fn an_error_names_the_image_whatever_it_is_called() {
+    let place = Place::new();
+    // Names that the rest of the message contains anyway.
+    for name in ["e", "qcow2", "the file"] {
+        let path = place.file(name, b"QFI\xfb\0\0\0\x03");
+        let mut command = importer();
+        command.current_dir(place.path()).args(["copy", name]).arg(place.target());
+        let line = run(command.args(["--progress", "none"])).failed(5);
+        assert!(line.starts_with(&format!("importer: {name}: qcow2: ")), "{}: {line}", path.display());
+    }
+}
