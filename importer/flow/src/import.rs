@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use importer_codec::Bin;
+use importer_disk::probe::TAIL_LEN;
 
 use crate::checksum::Checksum;
 use crate::image::{Access, Image, Reader, reader};
@@ -135,6 +136,7 @@ impl Import<'_> {
     fn run(mut self, pool: Pool) -> Result<Outcome> {
         let account = Account::new(&self.settings.checksums);
         let opened = self.open(&account)?;
+        self.check_trailer(&opened)?;
         let ranged = opened.wrappers.is_empty() && self.source.ranges() && self.settings.checksums.is_empty();
         match self.source.len().filter(|_| ranged) {
             Some(len) => match reader(&opened.head, Some(len), Access::Ranged)? {
@@ -157,6 +159,24 @@ impl Import<'_> {
         unwrap(Box::new(received), &self.unwrapping())
     }
 
+    /// Refuses a DMG, which is known by its trailer and may begin with a block that looks like a compressed file. Where
+    /// the trailer can't be read, the decoder will find that what follows its block makes no sense.
+    fn check_trailer(&mut self, opened: &Unwrapped) -> Result<()> {
+        let block = matches!(opened.wrappers.first(), Some(&("bzip2" | "xz")));
+        let once = !self.source.ranges() || !self.settings.checksums.is_empty();
+        let Some(len) = self.source.len().filter(|&len| block && !once && len >= TAIL_LEN as u64) else {
+            return Ok(());
+        };
+        let mut bytes = Vec::new();
+        let read = self.source.range(len - TAIL_LEN as u64..len).and_then(|mut tail| read_all(&mut *tail, &mut bytes));
+        if read.is_ok()
+            && let Some(tail) = bytes.last_chunk()
+        {
+            importer_disk::probe::tail(tail, len)?;
+        }
+        Ok(())
+    }
+
     fn unwrapping(&self) -> Unwrapping {
         let memory = self.settings.memory;
         // A window of 128 MiB is what every zstd accepts; more only with more memory.
@@ -176,6 +196,7 @@ impl Import<'_> {
 
     fn inspect(&mut self) -> Result<Image> {
         let opened = self.open(&Account::default())?;
+        self.check_trailer(&opened)?;
         let whole = opened.wrappers.is_empty();
         match self.source.len().filter(|_| whole && self.source.ranges()) {
             Some(len) => match reader(&opened.head, Some(len), Access::Ranged)? {

@@ -3,7 +3,10 @@
 use std::fs;
 use std::net::TcpListener;
 
+use fixtures::content::Pattern;
 use fixtures::http::{Authority, Reply, Server, Settings};
+use fixtures::nginx::Nginx;
+use fixtures::tool;
 
 use super::program::{Place, copy, image, importer, run, run_piped};
 
@@ -170,5 +173,25 @@ fn an_error_names_the_image_whatever_it_is_called() {
         command.current_dir(place.path()).args(["copy", name]).arg(place.target());
         let line = run(command.args(["--progress", "none"])).failed(5);
         assert!(line.starts_with(&format!("importer: {name}: qcow2: ")), "{}: {line}", path.display());
+    }
+}
+
+/// A DMG may begin with a whole compressed block; what it is stands at its end.
+#[test]
+fn a_dmg_is_not_taken_for_what_its_blocks_are_compressed_with() {
+    let place = Place::new();
+    let disk = Pattern::Noise.disk(place.path(), 1 << 20);
+    let server = Nginx::serve(place.path());
+    for compressor in ["bzip2", "xz"] {
+        let mut dmg = tool(compressor).arg("-c").arg(&disk).output().unwrap().stdout;
+        dmg.resize(dmg.len() + 1024, 0);
+        let trailer = dmg.len() - 512;
+        dmg[trailer..][..12].copy_from_slice(b"koly\0\0\0\x04\0\0\x02\0");
+        let path = place.file("disk.dmg", dmg);
+        for source in [path.to_str().unwrap(), &server.url("disk.dmg")] {
+            fails(&place, source, 5, &["disk.dmg", "DMG"]);
+        }
+        let line = run(importer().arg("inspect").arg(&path)).failed(5);
+        assert!(line.contains("DMG"), "{line}");
     }
 }
