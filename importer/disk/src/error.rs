@@ -31,7 +31,7 @@ pub enum Kind {
     Oversized,
     /// It unfolds to far more than it holds.
     Bomb,
-    /// The place for held bytes failed; the image is not to blame.
+    /// The place for held bytes failed, or has no room for more; the image is not to blame.
     Spool,
     /// A mistake of ours, not of the image.
     Ours,

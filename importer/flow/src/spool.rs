@@ -38,7 +38,7 @@ impl disk::plan::Spill for Spool {
                  --spool-limit, or give the image as a file or from a server with ranges",
                 self.limit >> 20
             );
-            return Err(disk::Error::new(disk::Kind::Oversized, message));
+            return Err(disk::Error::new(disk::Kind::Spool, message));
         }
         let slot = self.end;
         self.file.write_all_at(bytes, slot).map_err(|error| failed("write to", &error))?;

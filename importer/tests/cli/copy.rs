@@ -116,8 +116,8 @@ fn the_spool_has_a_limit() {
     tool_run(tool("qemu-img").args(["resize", "-q"]).arg(&image).arg("4T"));
     let mut command = place.copy("-");
     let ran = run_piped(command.args(["--memory", "16Mi", "--spool-limit", "1Mi", "--progress", "none"]), &image);
-    let line = ran.failed(6);
-    assert!(line.contains("--spool-limit"), "{line}");
+    let line = ran.failed(8);
+    assert!(line.contains("raise --spool-limit"), "{line}");
     assert_eq!(place.left(), [""; 0]);
 }
 
