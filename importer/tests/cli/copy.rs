@@ -232,3 +232,17 @@ fn an_older_target_stays_until_the_new_one_is_complete() {
     run(&mut place.copy(&made.path)).succeeded();
     place.assert_copied(&made.raw(), "replaced");
 }
+
+#[test]
+fn a_disk_of_nothing_is_an_empty_file_in_every_format() {
+    let place = Place::new();
+    let empty = place.file("nothing", "");
+    for format in ["qcow2", "vmdk", "vdi", "vpc", "vhdx", "qed", "parallels"] {
+        let path = place.path().join(format);
+        tool_run(tool("qemu-img").args(["create", "-q", "-f", format]).arg(&path).arg("0"));
+        run(&mut place.copy(&path)).succeeded();
+        place.assert_copied(&empty, format);
+        run_piped(&mut place.copy("-"), &path).succeeded();
+        place.assert_copied(&empty, &format!("{format}, piped"));
+    }
+}

@@ -84,7 +84,7 @@ impl Header {
             return Err(Error::new(Kind::Oversized, format!("virtual size of {size} bytes")).at(0x170));
         };
         let blocks = u64::from(disk.blocks.get());
-        if virtual_size == 0 || virtual_size.div_ceil(block_size) > blocks {
+        if virtual_size.div_ceil(block_size) > blocks {
             let message = format!("{blocks} blocks of {block_size} bytes don't make up a disk of {size} bytes");
             return Err(Error::new(Kind::Corrupt, message).at(0x170));
         }

@@ -64,9 +64,12 @@ impl Vmdk {
         }
         let (capacity, descriptor_len) = header::claims(head)?;
         let text = descriptor_text(head, descriptor_len);
-        // The header has no disk: it only carries the descriptor of a flat one, or there is no disk at all.
-        if capacity == 0 {
-            return Err(without_capacity(text));
+        // A header without a disk may only carry the descriptor of a flat one.
+        if capacity == 0
+            && let Some(descriptor) = text.map(Descriptor::parse).transpose()?.flatten()
+            && !matches!(descriptor.extents.as_slice(), [part] if part.kind == "SPARSE")
+        {
+            return Err(descriptor.refusal());
         }
         let header = Header::parse(head)?;
         let descriptor = match text {
@@ -187,16 +190,6 @@ fn admit(header: &Header, text: &[u8]) -> Result<Descriptor> {
         ));
     }
     Ok(descriptor)
-}
-
-fn without_capacity(text: Option<&[u8]>) -> Error {
-    match text.map(Descriptor::parse) {
-        Some(Ok(Some(descriptor))) if !matches!(descriptor.extents.as_slice(), [part] if part.kind == "SPARSE") => {
-            descriptor.refusal()
-        }
-        Some(Err(error)) => error,
-        _ => Error::new(Kind::Corrupt, "a disk of 0 bytes"),
-    }
 }
 
 fn a_part() -> Error {

@@ -100,9 +100,16 @@ fn refuses_a_part_of_a_split_disk() {
 }
 
 #[test]
-fn refuses_a_disk_of_nothing() {
+fn reads_a_disk_of_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let image = dir.path().join("disk.vmdk");
-    run(tool("qemu-img").args(["create", "-f", "vmdk"]).arg(&image).arg("0"));
-    assert!(refused(&std::fs::read(&image).unwrap(), Kind::Corrupt).contains("0 bytes"));
+    for subformat in ["monolithicSparse", "streamOptimized"] {
+        run(tool("qemu-img")
+            .args(["create", "-f", "vmdk", "-o", &format!("subformat={subformat}")])
+            .arg(&image)
+            .arg("0"));
+        let file = std::fs::read(&image).unwrap();
+        assert!(assemble(&file, Order::Forward).unwrap().is_empty());
+        assert!(assemble_unsized(&file).unwrap().is_empty());
+    }
 }

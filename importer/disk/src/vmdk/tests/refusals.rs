@@ -21,7 +21,7 @@ fn refuses_headers_by_name() {
         ("without an algorithm", Kind::Corrupt, |image| put32(image, at::FLAGS, 0x30001)),
         ("algorithm 2", Kind::Unsupported, |image| image[at::COMPRESSION] = 2),
         ("no compressed grains", Kind::Corrupt, |image| image[at::COMPRESSION] = 1),
-        ("0 bytes", Kind::Corrupt, |image| put64(image, at::CAPACITY, 0)),
+        ("0 sectors by the header", Kind::Corrupt, |image| put64(image, at::CAPACITY, 0)),
         ("8 EiB", Kind::Oversized, |image| put64(image, at::CAPACITY, 1 << 54)),
         ("u64::MAX sectors", Kind::Oversized, |image| put64(image, at::CAPACITY, u64::MAX)),
         ("directory of", Kind::Oversized, |image| put64(image, at::CAPACITY, 1 << 50)),
