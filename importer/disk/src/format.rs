@@ -33,6 +33,11 @@ pub trait Format: Send {
     /// The name of the format, as qemu-img spells it.
     fn name(&self) -> &'static str;
 
+    /// Whether the disk lies in the file as it is: then the holes of the file, where there are some, are those of the disk.
+    fn plain(&self) -> bool {
+        false
+    }
+
     /// True when pages and data form one chain from the start of the file to its end (streamOptimized VMDK), so that
     /// reading by ranges gains nothing.
     fn sequential(&self) -> bool {

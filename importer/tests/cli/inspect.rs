@@ -1,12 +1,14 @@
 //! `importer inspect`: what an image is, from its metadata alone.
 
+use std::os::unix::fs::FileExt;
+
 use fixtures::content::Pattern;
 use fixtures::images::Image;
 use fixtures::nginx::{Nginx, Request};
 use fixtures::{oracle, run as tool_run, tool};
 use serde_json::json;
 
-use super::program::{Place, Ran, image, importer, recipe, run, run_piped};
+use super::program::{Place, Ran, image, importer, recipe, reported, run, run_piped};
 
 /// One of each format, and how we call it.
 const FORMATS: [(&str, &str); 14] = [
@@ -114,4 +116,19 @@ fn what_is_no_image_fails_as_in_a_copy() {
     let page = place.file("page.qcow2", "<html>".repeat(200));
     assert!(run(importer().arg("inspect").arg(page)).failed(5).contains("page.qcow2"));
     run(importer().arg("inspect").arg(place.path().join("missing"))).failed(4);
+}
+
+#[test]
+fn holes_of_a_raw_file_are_not_allocated() {
+    let place = Place::new();
+    let path = place.file("sparse.raw", vec![7; 1 << 20]);
+    let file = std::fs::File::options().write(true).open(&path).unwrap();
+    file.set_len(1 << 30).unwrap();
+    file.write_all_at(&vec![8; 1 << 20], 512 << 20).unwrap();
+    let told = inspect(&path).json()["allocated"].as_u64().unwrap();
+    assert_eq!(told, 2 << 20);
+    let (ran, report) = reported(&mut place.copy(&path), &place);
+    ran.succeeded();
+    assert_eq!(report["mode"], "ranged");
+    assert_eq!(report["image"]["allocated"], told);
 }

@@ -57,6 +57,9 @@ impl Plan {
                     len
                 }
                 Part::Hole(len) => {
+                    if self.format.plain() {
+                        self.allocated = self.allocated.saturating_sub(len);
+                    }
                     ops.push(Op::Zero { guest: GuestOffset(guest), len });
                     len
                 }

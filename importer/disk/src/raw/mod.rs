@@ -75,6 +75,10 @@ impl Format for Raw {
         Ok(())
     }
 
+    fn plain(&self) -> bool {
+        true
+    }
+
     fn features(&self) -> Vec<Feature> {
         let mut features: Vec<_> = self.sign.name().map(|name| Feature::text("content", name)).into_iter().collect();
         if let Some(end) = &self.end {

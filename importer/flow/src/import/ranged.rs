@@ -82,12 +82,21 @@ impl Import<'_> {
     pub(super) fn inspect_ranged(&mut self, format: Box<dyn Format>, len: u64) -> Result<Image> {
         let mut ops = Vec::new();
         let mut plan = Plan::ranged(format, len, self.limits(), &mut ops)?;
+        let mut stored = None;
         while !plan.page_batch().is_empty() {
             self.read_pages(&mut plan, &mut ops)?;
+            if plan.format().plain() {
+                stored = self.stored(&plan)?;
+            }
             plan.forget_data();
             ops.clear();
         }
-        Ok(describe(&plan, Vec::new(), Some(plan.allocated())))
+        Ok(describe(&plan, Vec::new(), stored.or(Some(plan.allocated()))))
+    }
+
+    /// How much of the data found so far is in no hole.
+    fn stored(&mut self, plan: &Plan) -> Result<Option<u64>> {
+        plan.data_runs(0).into_iter().map(|run| self.source.stored(run)).sum()
     }
 }
 

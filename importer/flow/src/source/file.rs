@@ -102,6 +102,20 @@ impl Source for FileSource {
         Ok(Box::new(FileStream::new(object, range)?))
     }
 
+    fn stored(&mut self, range: Range<u64>) -> Result<Option<u64>> {
+        let mut stream = FileStream::new(self.seekable()?, range)?;
+        let mut stored = 0;
+        while stream.at < stream.end {
+            let hole = stream.hole()?;
+            if hole == 0 {
+                stored += stream.data_until - stream.at;
+                stream.at = stream.data_until;
+            }
+            stream.at += hole;
+        }
+        Ok(Some(stored))
+    }
+
     fn len(&self) -> Option<u64> {
         match &self.body {
             Body::Seekable(object) => Some(object.len),

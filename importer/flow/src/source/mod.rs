@@ -28,6 +28,11 @@ pub trait Source: Send {
     /// A stream of `range`, which lies inside the object. Only if [`ranges`](Self::ranges).
     fn range(&mut self, range: Range<u64>) -> Result<Box<dyn Stream>>;
 
+    /// How many bytes of `range` are stored and not in holes, where that is known without reading them.
+    fn stored(&mut self, _range: Range<u64>) -> Result<Option<u64>> {
+        Ok(None)
+    }
+
     /// The length in bytes, where it is known. For HTTP this is known after `open`.
     fn len(&self) -> Option<u64>;
 
