@@ -6,7 +6,7 @@ TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 RELEASE := $(TARGET)/release
 NOT_TESTED := $(TARGET)/not-tested
 
-# The pure crates: no tool and no network is needed to test them.
+# The crates without network. Their tests call tools that `make setup` installs, and build fast.
 PURE := -p importer-disk -p importer-codec
 
 # The steps of `test` use both cores themselves.
@@ -27,6 +27,7 @@ setup: ## Installs the tools of the tests where they are missing
 
 lint:
 	cargo fmt --all --check
+	cargo fmt --manifest-path fixtures/fuzz/Cargo.toml --check
 	cargo clippy --workspace --all-targets -- -D warnings
 
 unit: # and, behind the summary, what this machine could not test
