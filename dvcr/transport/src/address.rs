@@ -1,6 +1,7 @@
 //! A URL that goes out as it came in.
 
 use std::fmt;
+use std::sync::Arc;
 
 use hyper::header::HeaderValue;
 use url::Host;
@@ -20,6 +21,8 @@ pub struct Address {
     target: String,
     /// From `user:password@`.
     login: Option<HeaderValue>,
+    /// What is shown in its place.
+    name: Option<Arc<str>>,
 }
 
 /// Scheme, host and port: what credentials belong to and connections are kept for.
@@ -77,7 +80,7 @@ impl Address {
         if target.len() > MAX_TARGET {
             return Err(usage(format!("path and query are longer than {MAX_TARGET} bytes")));
         }
-        Ok(Self { origin: Origin { scheme, host, port }, target: carried(target), login })
+        Ok(Self { origin: Origin { scheme, host, port }, target: carried(target), login, name: None })
     }
 
     /// Where a `Location` header leads from here (RFC 3986, 5.2.2).
@@ -106,7 +109,19 @@ impl Address {
             Some(b'?') => format!("{path}{location}"),
             Some(_) => merge(path, location),
         };
-        Ok(Self { origin: self.origin.clone(), target: carried(&target), login: self.login.clone() })
+        Ok(Self { origin: self.origin.clone(), target: carried(&target), login: self.login.clone(), name: None })
+    }
+
+    /// The same without query and credentials, shown under this name.
+    pub(crate) fn named(mut self, name: &str) -> Self {
+        self.target.truncate(self.target.find('?').unwrap_or(self.target.len()));
+        Self { login: None, name: Some(name.into()), ..self }
+    }
+
+    /// Host, and port where it is not the scheme's own, as they go into the `Host` header.
+    #[must_use]
+    pub fn authority(&self) -> String {
+        self.origin.authority()
     }
 
     pub(crate) fn origin(&self) -> &Origin {
@@ -114,7 +129,8 @@ impl Address {
     }
 
     /// Path and query as they go into the request.
-    pub(crate) fn target(&self) -> &str {
+    #[must_use]
+    pub fn target(&self) -> &str {
         &self.target
     }
 
@@ -140,6 +156,9 @@ impl Address {
 
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(name) = &self.name {
+            return f.write_str(name);
+        }
         let (path, query) = self.target.split_once('?').map_or((self.target.as_str(), ""), |(path, _)| (path, "?…"));
         write!(f, "{}{path}{query}", self.origin)
     }

@@ -72,7 +72,10 @@ impl Answer {
             416 if range.is_some_and(|range| range.start == 0) => Ok(Self::NoRanges),
             300 | 301 | 302 | 303 | 307 | 308 => match headers.get(LOCATION) {
                 Some(location) => Ok(Self::Elsewhere(location.as_bytes().to_vec())),
-                None if status == StatusCode::MULTIPLE_CHOICES => Ok(Self::Refused),
+                // S3 says in which region the bucket is, and not where that is.
+                None if status == StatusCode::MULTIPLE_CHOICES || headers.contains_key("x-amz-bucket-region") => {
+                    Ok(Self::Refused)
+                }
                 None => {
                     let message = format!("the server redirects ({status}) without saying where to");
                     Err(Error::new(Kind::Redirect, message))

@@ -15,7 +15,9 @@ use crate::config::{Config, Identity};
 use crate::connect::Connector;
 use crate::connection::{Connection, Idle};
 use crate::error::{Error, Kind, Result};
+use crate::locator::Locator;
 use crate::resource::Resource;
+use crate::store;
 use crate::tls::Trust;
 
 /// Configuration, trust and idle connections. Cheap to clone; clones share everything.
@@ -57,6 +59,19 @@ impl Client {
     /// As [`Address::parse`].
     pub fn resource(&self, url: &str) -> Result<Resource> {
         Ok(Resource::new(self.clone(), Address::parse(url)?))
+    }
+
+    /// The object whose addresses `locator` makes: one now, to see whether it can, and one whenever the last stopped
+    /// working. Connects to nothing.
+    ///
+    /// # Errors
+    ///
+    /// `Kind::Usage` for what `locator` says, and as [`Address::parse`].
+    pub fn located(&self, locator: Arc<dyn Locator>) -> Result<Resource> {
+        let name = locator.name();
+        let url = locator.locate().map_err(|message| Error::new(Kind::Usage, message).at(&name))?;
+        let address = Address::parse(&url).map_err(|error| error.at(&name))?.named(&name);
+        Ok(Resource::new(self.clone(), address).found_by(locator))
     }
 }
 
@@ -144,7 +159,11 @@ impl Inner {
         drop(timeout(self.idle_timeout, read).await);
         page.truncate(PAGE);
         let secrets = self.secrets(owner, here);
-        answer::refusal(head.status, &head.headers, &answer::excerpt(&page, secrets.iter().map(String::as_str)))
+        let shown = |page: &[u8]| answer::excerpt(page, secrets.iter().map(String::as_str));
+        match store::Refusal::read(&head.headers, &page, shown) {
+            Some(refusal) => refusal.error(head.status),
+            None => answer::refusal(head.status, &head.headers, &shown(&page)),
+        }
     }
 
     /// What an error page must not make us repeat, as the page may write it.

@@ -41,6 +41,7 @@ pub struct Error {
     kind: Kind,
     transient: bool,
     message: String,
+    region: Option<Box<str>>,
 }
 
 impl Error {
@@ -50,12 +51,22 @@ impl Error {
             Kind::Status(status) => matches!(status, 408 | 425 | 429 | 500..),
             Kind::Usage | Kind::Dns | Kind::Forbidden | Kind::Tls | Kind::Redirect | Kind::Protocol => false,
         };
-        Self { kind, transient, message: message.into() }
+        Self { kind, transient, message: message.into(), region: None }
     }
 
     /// The same, but trying again may help.
     pub(crate) fn transient(self) -> Self {
         Self { transient: true, ..self }
+    }
+
+    /// The same, of an object store that says in which region the object is.
+    pub(crate) fn in_region(self, region: String) -> Self {
+        Self { region: Some(region.into()), ..self }
+    }
+
+    /// The region that an object store says the object is in.
+    pub(crate) fn region(&self) -> Option<&str> {
+        self.region.as_deref()
     }
 
     /// The same with where it happened in front.

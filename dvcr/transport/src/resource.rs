@@ -12,6 +12,7 @@ use crate::answer::{Answer, Coding, Meta};
 use crate::body::{Body, Open};
 use crate::client::Client;
 use crate::error::{Error, Kind, Result};
+use crate::locator::Locator;
 use crate::range::{ByteRange, ContentRange};
 use crate::validator::Validator;
 
@@ -22,6 +23,8 @@ pub struct Resource {
     address: Arc<Address>,
     /// Where the last redirect led.
     found: Arc<Mutex<Option<Address>>>,
+    /// Makes an address to begin with, where the address is only a name.
+    locator: Option<Arc<dyn Locator>>,
 }
 
 /// What to ask for.
@@ -88,7 +91,23 @@ impl Request {
 
 impl Resource {
     pub(crate) fn new(client: Client, address: Address) -> Self {
-        Self { client, address: Arc::new(address), found: Arc::default() }
+        Self { client, address: Arc::new(address), found: Arc::default(), locator: None }
+    }
+
+    pub(crate) fn found_by(self, locator: Arc<dyn Locator>) -> Self {
+        Self { locator: Some(locator), ..self }
+    }
+
+    /// Where to begin: the URL, or the address that is made of the name.
+    fn start(&self) -> Result<Address> {
+        let Some(locator) = &self.locator else { return Ok(Address::clone(&self.address)) };
+        Address::parse(&locator.locate().map_err(|message| Error::new(Kind::Usage, message))?)
+    }
+
+    /// Whether the object store sent us to another region, and addresses can be made for it.
+    fn moved(&self, error: &Error) -> bool {
+        let (Some(locator), Some(region)) = (&self.locator, error.region()) else { return false };
+        locator.moved(region)
     }
 
     /// The URL, as it was given.
@@ -113,7 +132,8 @@ impl Resource {
             Ok(response) => return Ok(self.remember(response)),
             Err(failure) => failure,
         };
-        if !failure.elsewhere || !may_differ(failure.error.kind()) {
+        let moved = self.moved(&failure.error);
+        if !moved && (!failure.elsewhere || !may_differ(failure.error.kind())) {
             return Err(failure.error);
         }
         *self.found.lock().unwrap_or_else(PoisonError::into_inner) = None;
@@ -129,12 +149,16 @@ impl Resource {
 
     async fn follow(&self, from: Option<&Address>, request: &Request) -> Result<Response, Failure> {
         let mut request = request.clone();
-        let mut hops = vec![from.unwrap_or(&self.address).clone()];
+        let first = match from {
+            Some(found) => found.clone(),
+            None => self.start().map_err(|error| Failure { error: error.at(&self.address), elsewhere: false })?,
+        };
+        let mut hops = vec![first];
         loop {
             let here = hops.last().unwrap_or(&self.address);
             let start = request.range.map_or(0, |range| range.start);
-            let place = Place { url: &self.address, here, start };
-            let fail = |error: Error| Failure { error: error.at(&place), elsewhere: *here != *self.address };
+            let place = Place { url: &self.address, here, start, made: self.locator.is_some() };
+            let fail = |error: Error| Failure { error: error.at(&place), elsewhere: from.is_some() || hops.len() > 1 };
             match self.step(here, &place, &request).await.map_err(fail)? {
                 Step::Found(response) => return Ok(*response),
                 Step::WithoutRange => request = Request::default(),
@@ -230,13 +254,16 @@ struct Place<'a> {
     url: &'a Address,
     here: &'a Address,
     start: u64,
+    /// The first address was made of a name.
+    made: bool,
 }
 
 impl fmt::Display for Place<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.url)?;
         if self.here != self.url {
-            write!(f, " (redirected to {})", self.here)?;
+            let how = if self.made { "at" } else { "redirected to" };
+            write!(f, " ({how} {})", self.here)?;
         }
         if self.start > 0 {
             write!(f, " from offset {}", self.start)?;

@@ -3,6 +3,7 @@
 
 mod answers;
 mod failures;
+mod located;
 mod redirects;
 mod requests;
 mod secure;
