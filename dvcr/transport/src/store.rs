@@ -42,7 +42,7 @@ impl Refusal {
         let reason = status.canonical_reason().unwrap_or_default();
         let answered = format!("the server answered {} {reason}", status.as_u16());
         let said = if message.is_empty() { code.clone() } else { format!("{code}: {message}") };
-        let hint = match (hint(&code), &region) {
+        let advice = match (hint(&code), &region) {
             (Hint::Region, Some(region)) => format!("the bucket is in the region {region}: give --region {region}"),
             (Hint::Region, None) => "check the region and the endpoint".into(),
             (Hint::Later, _) => "try again later".into(),
@@ -50,7 +50,7 @@ impl Refusal {
             (Hint::None, _) if status.is_server_error() => "try again later".into(),
             (Hint::None, _) => "check the address and the credentials".into(),
         };
-        let text = format!("{} (\"{said}\"): {hint}", answered.trim_end());
+        let text = format!("{} (\"{said}\"): {advice}", answered.trim_end());
         let error = Error::new(Kind::Status(status.as_u16()), text);
         // Some of these come with a status that sounds final: RequestTimeout is a 400.
         let error = if matches!(hint(&code), Hint::Later) { error.transient() } else { error };
