@@ -15,6 +15,8 @@ qemu-io         qemu-utils
 qemu-nbd        qemu-utils
 nbdcopy         libnbd-bin
 nginx           nginx-light
+squid           squid-openssl
+openssl         openssl
 mkfs.ext4       e2fsprogs
 debugfs         e2fsprogs
 gzip            gzip

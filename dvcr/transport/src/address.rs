@@ -58,25 +58,8 @@ impl Address {
             _ => return Err(usage("it does not begin with http:// or https://".into())),
         };
         let (authority, target) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
-        let (login, place) = match authority.rsplit_once('@') {
-            Some((login, place)) => (Some(userinfo(login)), place),
-            None => (None, authority),
-        };
-        let (host, port) = match place.rsplit_once(':') {
-            Some((host, port)) if !port.ends_with(']') => (host, port),
-            _ => (place, ""),
-        };
-        let port = match port {
-            "" => scheme.port(),
-            _ if port.bytes().all(|byte| byte.is_ascii_digit()) => port.parse().unwrap_or(0),
-            _ => 0,
-        };
-        if port == 0 {
-            // The text is not repeated: it may be the end of a password with a slash in it.
-            let hint = "in a password, write / ? # as %2F %3F %23";
-            return Err(usage(format!("its port is not a number from 1 to 65535 ({hint})")));
-        }
-        let host = Host::parse(host).map_err(|error| usage(format!("its host: {error}")))?;
+        let Authority { login, host, port } = Authority::parse(authority, scheme.port()).map_err(usage)?;
+        let login = login.map(|(user, password)| base64::basic(&user, &password));
         if target.len() > MAX_TARGET {
             return Err(usage(format!("path and query are longer than {MAX_TARGET} bytes")));
         }
@@ -199,10 +182,42 @@ impl Scheme {
     }
 }
 
-/// `user:password`, percent-decoded, as a header.
-fn userinfo(text: &str) -> HeaderValue {
-    let (user, password) = text.split_once(':').unwrap_or((text, ""));
-    base64::basic(&percent_decoded(user), &percent_decoded(password))
+/// What stands between `://` and the path.
+pub(crate) struct Authority {
+    /// User and password, percent-decoded.
+    pub(crate) login: Option<(Vec<u8>, Vec<u8>)>,
+    pub(crate) host: Host<String>,
+    pub(crate) port: u16,
+}
+
+impl Authority {
+    /// Understands `user:password@host:port`, of which only the host is needed. What is wrong is told without repeating it:
+    /// it may be a part of a password.
+    pub(crate) fn parse(text: &str, default_port: u16) -> Result<Self, String> {
+        let (login, place) = match text.rsplit_once('@') {
+            Some((login, place)) => (Some(login), place),
+            None => (None, text),
+        };
+        let (host, port) = match place.rsplit_once(':') {
+            Some((host, port)) if !port.ends_with(']') => (host, port),
+            _ => (place, ""),
+        };
+        let port = match port {
+            "" => default_port,
+            _ if port.bytes().all(|byte| byte.is_ascii_digit()) => port.parse().unwrap_or(0),
+            _ => 0,
+        };
+        if port == 0 {
+            let hint = "in a password, write / ? # as %2F %3F %23";
+            return Err(format!("its port is not a number from 1 to 65535 ({hint})"));
+        }
+        let host = Host::parse(host).map_err(|error| format!("its host: {error}"))?;
+        let login = login.map(|login| {
+            let (user, password) = login.split_once(':').unwrap_or((login, ""));
+            (percent_decoded(user), percent_decoded(password))
+        });
+        Ok(Self { login, host, port })
+    }
 }
 
 fn percent_decoded(text: &str) -> Vec<u8> {

@@ -8,8 +8,7 @@ use http_body_util::BodyExt;
 use hyper::body::{Body as _, Incoming};
 use tokio::time::timeout;
 
-use crate::address::Origin;
-use crate::connection::{Connection, Idle};
+use crate::connection::{Connection, Idle, Route};
 use crate::error::{Error, Kind, Result};
 
 /// The bytes of a response. Reading it to the end gives its connection back; dropping it earlier closes the connection.
@@ -34,7 +33,7 @@ enum State {
 pub(crate) struct Open {
     pub(crate) incoming: Incoming,
     pub(crate) connection: Connection,
-    pub(crate) origin: Origin,
+    pub(crate) route: Route,
     pub(crate) pool: Arc<Idle>,
 }
 
@@ -67,11 +66,13 @@ impl Body {
         let bytes = match timeout(self.idle, data(&mut open.incoming)).await {
             Ok(Ok(bytes)) => bytes,
             Ok(Err(error)) => {
+                open.pool.failed(&open.route.origin, &open.connection);
                 let error = Error::broken(&error, &format!("at offset {}{}", self.offset(), self.of_total()));
                 return Err(self.fail(error));
             }
             Err(_) => {
-                let (peer, idle) = (open.connection.peer(), self.idle);
+                open.pool.failed(&open.route.origin, &open.connection);
+                let (peer, idle) = (open.connection.peer().clone(), self.idle);
                 let message = format!(
                     "no data from {peer} for {idle:?}, at offset {}{}: server or network stand still",
                     self.offset(),
@@ -94,7 +95,7 @@ impl Body {
                 return if bytes.is_some() { Ok(bytes) } else { Err(error) };
             }
             if let State::Open(open) = std::mem::replace(&mut self.state, State::Ended) {
-                open.pool.put(open.origin, open.connection);
+                open.pool.put(open.route, open.connection);
             }
         }
         Ok(bytes)

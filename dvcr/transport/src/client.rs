@@ -4,18 +4,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http_body_util::BodyExt;
-use hyper::Response;
 use hyper::body::{Body as _, Incoming};
 use hyper::header::{ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
+use hyper::{Response, StatusCode};
 use tokio::time::timeout;
 
 use crate::address::Address;
 use crate::answer;
 use crate::config::{Config, Identity};
 use crate::connect::Connector;
-use crate::connection::{Connection, Idle};
+use crate::connection::{Connection, Idle, Route};
 use crate::error::{Error, Kind, Result};
 use crate::locator::Locator;
+use crate::proxy::Proxies;
 use crate::resource::Resource;
 use crate::store;
 use crate::tls::Trust;
@@ -35,6 +36,7 @@ pub(crate) struct Inner {
     pub(crate) pool: Arc<Idle>,
     identity: Identity,
     connector: Connector,
+    proxies: Proxies,
 }
 
 impl Client {
@@ -46,9 +48,9 @@ impl Client {
     pub fn new(config: Config) -> Result<Self> {
         let identity = Identity::new(&config)?;
         let trust = Trust::new(&config.ca_files, config.insecure)?;
-        let Config { insecure, connect_timeout, idle_timeout, reach, .. } = config;
+        let Config { insecure, connect_timeout, idle_timeout, reach, proxies, .. } = config;
         let connector = Connector { trust, reach, timeout: connect_timeout };
-        let inner = Inner { idle_timeout, insecure, pool: Arc::default(), identity, connector };
+        let inner = Inner { idle_timeout, insecure, pool: Arc::default(), identity, connector, proxies };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -91,16 +93,25 @@ impl Inner {
     ) -> Result<(Response<Incoming>, Connection)> {
         let headers = self.headers(owner, here, about);
         // A waiting connection may have been closed by the server in the meantime, which says nothing about the request.
-        while let Some(mut connection) = self.pool.take(here.origin()) {
+        let route = self.route(here);
+        while let Some(mut connection) = self.pool.take(&route) {
             if let Ok(response) = self.send(&mut connection, here, headers.clone()).await? {
                 return Ok((response, connection));
             }
         }
-        let mut connection = self.connector.connect(here.origin()).await?;
+        let http1_only = self.pool.is_http1_only(here.origin());
+        let mut connection = self.connector.connect(&route, http1_only).await?;
         let response = self.send(&mut connection, here, headers).await?;
-        let peer = connection.peer();
-        let response = response.map_err(|error| Error::broken(&error, &format!("before {peer} answered")))?;
+        let response = response.map_err(|error| {
+            self.pool.failed(here.origin(), &connection);
+            Error::broken(&error, &format!("before {} answered", connection.peer()))
+        })?;
         Ok((response, connection))
+    }
+
+    /// How this address is reached.
+    pub(crate) fn route(&self, here: &Address) -> Route {
+        Route { origin: here.origin().clone(), proxy: self.proxies.find(here.origin()).cloned() }
     }
 
     async fn send(
@@ -109,8 +120,9 @@ impl Inner {
         here: &Address,
         headers: HeaderMap,
     ) -> Result<hyper::Result<Response<Incoming>>> {
-        let peer = connection.peer();
         timeout(self.idle_timeout, connection.get(here, headers)).await.unwrap_or_else(|_| {
+            self.pool.failed(here.origin(), connection);
+            let peer = connection.peer();
             let message = format!("{peer} did not answer within {:?}", self.idle_timeout);
             Err(Error::new(Kind::Stalled, message))
         })
@@ -146,6 +158,10 @@ impl Inner {
     /// What the server says about its refusal.
     pub(crate) async fn refusal(&self, owner: &Address, here: &Address, response: Response<Incoming>) -> Error {
         let (head, mut incoming) = response.into_parts();
+        let proxy = self.proxies.find(here.origin());
+        if let Some(proxy) = proxy.filter(|_| head.status == StatusCode::PROXY_AUTHENTICATION_REQUIRED) {
+            return proxy.refusal(head.status);
+        }
         let mut page = Vec::new();
         let read = async {
             while let Some(Ok(frame)) = incoming.frame().await {
@@ -171,7 +187,8 @@ impl Inner {
         // Shorter ones appear by chance, and are no secrets.
         let values = [owner, here].into_iter().flat_map(Address::query_values).filter(|value| value.len() >= 4);
         let logins = [owner, here].into_iter().flat_map(Address::login_secrets);
-        let secrets = self.identity.secrets.iter().cloned().chain(values).chain(logins);
+        let proxy = self.proxies.find(here.origin()).into_iter().flat_map(|proxy| proxy.secrets());
+        let secrets = self.identity.secrets.iter().cloned().chain(values).chain(logins).chain(proxy);
         let escaped = |text: &String| text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
         secrets.flat_map(|secret| [escaped(&secret), secret]).collect()
     }
@@ -184,7 +201,7 @@ impl Inner {
         }
         let drain = async { while let Some(Ok(_)) = incoming.frame().await {} };
         if timeout(self.idle_timeout, drain).await.is_ok() && incoming.is_end_stream() {
-            self.pool.put(here.origin().clone(), connection);
+            self.pool.put(self.route(here), connection);
         }
     }
 }
@@ -201,7 +218,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_server_that_does_not_answer_is_not_waited_for_longer_than_the_idle_timeout() {
         let (ours, _theirs) = tokio::io::duplex(1 << 16);
-        let mut connection = Connection::http1(ours, ([127, 0, 0, 1], 80).into()).await.unwrap();
+        let mut connection =
+            Connection::http1(ours, std::net::SocketAddr::from(([127, 0, 0, 1], 80)).into()).await.unwrap();
         let client = Client::new(Config::default()).unwrap();
         let address = Address::parse("http://host/x").unwrap();
         let begin = tokio::time::Instant::now();

@@ -5,17 +5,18 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use hyper::HeaderMap;
-use hyper::header::{AUTHORIZATION, HeaderName, HeaderValue};
+use hyper::header::{AUTHORIZATION, HeaderName, HeaderValue, PROXY_AUTHORIZATION};
 
 use crate::base64;
 use crate::error::{Error, Kind, Result};
+use crate::proxy::Proxies;
 use crate::reach::Reach;
 
 /// What a client is told. `Debug` shows no credential.
 #[derive(Clone)]
 pub struct Config {
     /// Files with certificates to trust besides the system's: PEM under any name, also several in one file, or one in
-    /// DER. A certificate of a server itself is accepted for that server.
+    /// DER; or folders of PEM files. A certificate of a server itself is accepted for that server.
     pub ca_files: Vec<PathBuf>,
     /// Trust any certificate, and follow redirects from `https` to `http`.
     pub insecure: bool,
@@ -34,6 +35,8 @@ pub struct Config {
     pub user_agent: String,
     /// Which addresses may be connected to.
     pub reach: Reach,
+    /// By which proxies.
+    pub proxies: Proxies,
 }
 
 impl Default for Config {
@@ -48,6 +51,7 @@ impl Default for Config {
             idle_timeout: Duration::from_secs(30),
             user_agent: concat!("millrace/", env!("CARGO_PKG_VERSION")).into(),
             reach: Reach::default(),
+            proxies: Proxies::default(),
         }
     }
 }
@@ -65,6 +69,7 @@ impl fmt::Debug for Config {
             .field("idle_timeout", &self.idle_timeout)
             .field("user_agent", &self.user_agent)
             .field("reach", &self.reach)
+            .field("proxies", &self.proxies)
             .finish()
     }
 }
@@ -87,6 +92,12 @@ impl Identity {
             let value = without_newline(value);
             let name = HeaderName::from_bytes(name.as_bytes())
                 .map_err(|_| usage(format!("{name:?} is not the name of a header: write it as 'Name: value'")))?;
+            if name == PROXY_AUTHORIZATION {
+                // A tunnel would carry it to the server.
+                return Err(usage(
+                    "credentials for a proxy belong into the proxy's address: leave the header out".into(),
+                ));
+            }
             if OURS.contains(&name.as_str()) {
                 return Err(usage(format!("the header {name} is set by the transfer itself: leave it out")));
             }
@@ -189,6 +200,7 @@ mod tests {
         assert_eq!(kind(&[], Some("a:b"), Some("password")), Kind::Usage);
         assert_eq!(kind(&[("Authorization", "Bearer x")], Some("user"), None), Kind::Usage);
         assert_eq!(kind(&[("Range", "bytes=0-1")], None, None), Kind::Usage);
+        assert_eq!(kind(&[("Proxy-Authorization", "Basic x")], None, None), Kind::Usage);
         assert_eq!(kind(&[("two words", "x")], None, None), Kind::Usage);
     }
 

@@ -3,20 +3,24 @@
 use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
+use tokio_rustls::client::TlsStream;
 use url::Host;
 
 use crate::address::{Origin, Scheme};
-use crate::connection::Connection;
+use crate::connection::{Connection, Peer, Route};
 use crate::error::{Error, Kind, Result, reason};
+use crate::proxy::{self, Proxy, ProxyKind, Target};
 use crate::reach::Reach;
 use crate::tls::{H2, Trust};
 
-/// Makes connections. A proxy would be one more way to get the stream that [`connect`](Self::connect) hands to TLS.
+/// Makes connections.
 pub(crate) struct Connector {
     pub(crate) trust: Trust,
     pub(crate) reach: Reach,
@@ -25,35 +29,124 @@ pub(crate) struct Connector {
 }
 
 impl Connector {
-    pub(crate) async fn connect(&self, origin: &Origin) -> Result<Connection> {
-        let addresses = self.reachable(self.resolve(origin).await?)?;
-        let (stream, peer) = self.dial(addresses).await?;
-        // A request is one small write; it must not wait for anything.
-        stream.set_nodelay(true).map_err(|error| Error::new(Kind::Connect, reason(&error)))?;
-        match origin.scheme {
-            Scheme::Http => Connection::http1(stream, peer).await,
-            Scheme::Https => {
-                let secure = timeout(self.timeout, self.trust.secure(stream, &origin.host)).await;
-                let stream = secure.map_err(|_| {
-                    let message = format!("{peer} did not finish the TLS handshake within {:?}", self.timeout);
-                    Error::new(Kind::Stalled, message)
-                })??;
-                if stream.get_ref().1.alpn_protocol() == Some(H2) {
-                    Connection::http2(stream, peer).await
-                } else {
-                    Connection::http1(stream, peer).await
-                }
+    /// A connection for this route; over TLS in HTTP/2 if the server likes, unless `http1_only`.
+    pub(crate) async fn connect(&self, route: &Route, http1_only: bool) -> Result<Connection> {
+        let Route { origin, proxy } = route;
+        let Some(proxy) = proxy else {
+            let addresses = self.reachable(self.resolve(&origin.host, origin.port).await?)?;
+            let (stream, address) = self.dial(addresses).await?;
+            return self.speak(stream, origin, address.into(), http1_only).await;
+        };
+        let at_proxy = |error: Error| error.at(format!("the proxy {proxy}"));
+        // Whoever runs this machine chose the proxy, so its own address is not judged by `reach`.
+        let addresses = self.resolve(&proxy.host, proxy.port).await.map_err(at_proxy)?;
+        let (mut stream, address) = self.dial(addresses).await.map_err(at_proxy)?;
+        let peer = Peer { address, proxy: Some(Arc::clone(proxy)) };
+        match proxy.kind {
+            ProxyKind::Http => self.through(stream, proxy, origin, peer, http1_only).await,
+            ProxyKind::Https => {
+                let stream = self.secure(stream, &proxy.host, true).await.map_err(at_proxy)?;
+                self.through(stream, proxy, origin, peer, http1_only).await
+            }
+            ProxyKind::Socks5 { resolves } => {
+                let target = self.target(origin, resolves).await?;
+                self.patiently(proxy, proxy::ask(&mut stream, proxy, target)).await?;
+                self.speak(stream, origin, peer, http1_only).await
             }
         }
     }
 
-    async fn resolve(&self, origin: &Origin) -> Result<Vec<SocketAddr>> {
-        let name = match &origin.host {
-            Host::Ipv4(address) => return Ok(vec![(IpAddr::from(*address), origin.port).into()]),
-            Host::Ipv6(address) => return Ok(vec![(IpAddr::from(*address), origin.port).into()]),
+    /// A connection by way of the HTTP proxy at the other end of `stream`.
+    async fn through<S>(
+        &self,
+        stream: S,
+        proxy: &Arc<Proxy>,
+        origin: &Origin,
+        peer: Peer,
+        http1_only: bool,
+    ) -> Result<Connection>
+    where
+        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        // Its name is resolved by the proxy; what can be judged here is.
+        self.judged(origin)?;
+        match origin.scheme {
+            Scheme::Http => Ok(Connection::http1(stream, peer).await?.read_by(Arc::clone(proxy))),
+            Scheme::Https => {
+                let stream = self.patiently(proxy, proxy::open(stream, proxy, origin)).await?;
+                self.speak(stream, origin, peer, http1_only).await
+            }
+        }
+    }
+
+    /// HTTP over `stream`, which leads to `origin`.
+    async fn speak<S>(&self, stream: S, origin: &Origin, peer: Peer, http1_only: bool) -> Result<Connection>
+    where
+        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        if origin.scheme == Scheme::Http {
+            return Connection::http1(stream, peer).await;
+        }
+        let stream = self.secure(stream, &origin.host, http1_only).await;
+        let stream = stream.map_err(|error| match error.kind() {
+            Kind::Stalled => error.at(&peer),
+            _ => error,
+        })?;
+        if stream.get_ref().1.alpn_protocol() == Some(H2) {
+            Connection::http2(stream, peer).await
+        } else {
+            Connection::http1(stream, peer).await
+        }
+    }
+
+    async fn secure<S>(&self, stream: S, host: &Host<String>, http1_only: bool) -> Result<TlsStream<S>>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
+        timeout(self.timeout, self.trust.secure(stream, host, http1_only)).await.unwrap_or_else(|_| {
+            let message = format!("no end of the TLS handshake within {:?}", self.timeout);
+            Err(Error::new(Kind::Stalled, message))
+        })
+    }
+
+    /// A proxy resolves a name and tries several addresses before it answers.
+    async fn patiently<T>(&self, proxy: &Proxy, answer: impl Future<Output = Result<T>>) -> Result<T> {
+        let limit = self.timeout * 3;
+        timeout(limit, answer).await.unwrap_or_else(|_| {
+            let message = format!("the proxy {proxy} did not connect to the server within {limit:?}");
+            Err(Error::new(Kind::Stalled, message))
+        })
+    }
+
+    /// What a SOCKS proxy is asked for.
+    async fn target<'a>(&self, origin: &'a Origin, resolves: bool) -> Result<Target<'a>> {
+        match &origin.host {
+            Host::Domain(name) if resolves => Ok(Target::Name(name, origin.port)),
+            host => {
+                let addresses = self.reachable(self.resolve(host, origin.port).await?)?;
+                let first = addresses.first().ok_or_else(|| Error::new(Kind::Dns, "the host has no address"))?;
+                Ok(Target::Address(*first))
+            }
+        }
+    }
+
+    /// Refuses an address out of reach that a proxy would be asked for.
+    fn judged(&self, origin: &Origin) -> Result<()> {
+        let address = match &origin.host {
+            Host::Ipv4(address) => IpAddr::from(*address),
+            Host::Ipv6(address) => IpAddr::from(*address),
+            Host::Domain(_) => return Ok(()),
+        };
+        self.reachable(vec![(address, origin.port).into()]).map(drop)
+    }
+
+    async fn resolve(&self, host: &Host<String>, port: u16) -> Result<Vec<SocketAddr>> {
+        let name = match host {
+            Host::Ipv4(address) => return Ok(vec![(IpAddr::from(*address), port).into()]),
+            Host::Ipv6(address) => return Ok(vec![(IpAddr::from(*address), port).into()]),
             Host::Domain(name) => name,
         };
-        let found = timeout(self.timeout, tokio::net::lookup_host((name.as_str(), origin.port))).await;
+        let found = timeout(self.timeout, tokio::net::lookup_host((name.as_str(), port))).await;
         let found = found.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
         let addresses: Vec<_> = found.map_err(|error| unresolved(name, &error))?.take(MAX_ADDRESSES).collect();
         if addresses.is_empty() {
@@ -80,12 +173,15 @@ impl Connector {
         let attempt = move |address| async move {
             timeout(limit, TcpStream::connect(address)).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
         };
-        race(interleaved(addresses), attempt).await.map_err(|failures| {
+        let (stream, address) = race(interleaved(addresses), attempt).await.map_err(|failures| {
             let list: Vec<_> =
                 failures.iter().take(4).map(|(address, error)| format!("{address} ({})", reason(error))).collect();
             let more = if failures.len() > list.len() { " and others" } else { "" };
             Error::new(Kind::Connect, format!("cannot connect to {}{more}: is the server up?", list.join(", ")))
-        })
+        })?;
+        // A request is one small write; it must not wait for anything.
+        stream.set_nodelay(true).map_err(|error| Error::new(Kind::Connect, reason(&error)))?;
+        Ok((stream, address))
     }
 }
 

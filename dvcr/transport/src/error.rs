@@ -26,6 +26,8 @@ pub enum Kind {
     Cut,
     /// The server answered with this status.
     Status(u16),
+    /// The proxy wants credentials, does not allow the connection, or can't make it.
+    Proxy,
     /// A redirect that must not or can't be followed.
     Redirect,
     /// The answer is not HTTP, or contradicts itself or the request.
@@ -49,7 +51,9 @@ impl Error {
         let transient = match kind {
             Kind::Connect | Kind::Stalled | Kind::Cut | Kind::Changed => true,
             Kind::Status(status) => matches!(status, 408 | 425 | 429 | 500..),
-            Kind::Usage | Kind::Dns | Kind::Forbidden | Kind::Tls | Kind::Redirect | Kind::Protocol => false,
+            Kind::Usage | Kind::Dns | Kind::Forbidden | Kind::Tls | Kind::Proxy | Kind::Redirect | Kind::Protocol => {
+                false
+            }
         };
         Self { kind, transient, message: message.into(), region: None }
     }

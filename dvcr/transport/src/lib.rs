@@ -22,7 +22,7 @@
 //!
 //! Costs: a connection carries one response at a time, also in HTTP/2, so that a slow reader stops nobody else. Data goes
 //! from the socket (or the TLS record) to the caller without a copy of ours. Memory per response is hyper's read buffer
-//! (at most 408 KiB) in HTTP/1, and the window of `H2_WINDOW` bytes in HTTP/2 when the reader is slower than the network.
+//! (at most 408 KiB) in HTTP/1, and the window of 1.5 MiB in HTTP/2 when the reader is slower than the network.
 
 mod address;
 mod answer;
@@ -35,6 +35,7 @@ mod connect;
 mod connection;
 mod error;
 mod locator;
+mod proxy;
 mod range;
 mod reach;
 mod resource;
@@ -49,6 +50,7 @@ pub use client::Client;
 pub use config::Config;
 pub use error::{Error, Kind, Result};
 pub use locator::Locator;
+pub use proxy::Proxies;
 pub use range::{ByteRange, ContentRange};
 pub use reach::Reach;
 pub use resource::{Request, Resource, Response};

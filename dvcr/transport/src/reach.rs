@@ -3,6 +3,9 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Which addresses may be connected to, judged after the name was resolved and again at every redirect.
+///
+/// A proxy that resolves names itself decides by its own rules what a name may lead to: then only addresses that stand in
+/// a URL are judged here. The address of the proxy is not, because no URL chooses it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reach {
     /// All but link-local addresses and those where clouds serve metadata and credentials: a URL that a user may choose

@@ -13,6 +13,7 @@ use crate::body::{Body, Open};
 use crate::client::Client;
 use crate::error::{Error, Kind, Result};
 use crate::locator::Locator;
+use crate::proxy::Proxy;
 use crate::range::{ByteRange, ContentRange};
 use crate::validator::Validator;
 
@@ -55,7 +56,7 @@ pub struct Response {
     pub codings: Vec<Coding>,
     /// Where redirects led.
     pub final_url: Address,
-    /// Who answered; `None` for an object without bytes.
+    /// Who answered: the server, or the proxy that leads to it; `None` for an object without bytes.
     pub peer: Option<SocketAddr>,
     /// The bytes.
     pub body: Body,
@@ -157,7 +158,8 @@ impl Resource {
         loop {
             let here = hops.last().unwrap_or(&self.address);
             let start = request.range.map_or(0, |range| range.start);
-            let place = Place { url: &self.address, here, start, made: self.locator.is_some() };
+            let proxy = self.client.inner.route(here).proxy;
+            let place = Place { url: &self.address, here, start, made: self.locator.is_some(), proxy };
             let fail = |error: Error| Failure { error: error.at(&place), elsewhere: from.is_some() || hops.len() > 1 };
             match self.step(here, &place, &request).await.map_err(fail)? {
                 Step::Found(response) => return Ok(*response),
@@ -206,10 +208,10 @@ impl Resource {
             }
             Answer::Refused => return Err(inner.refusal(&self.address, here, response).await),
         };
-        let peer = connection.peer();
+        let peer = connection.peer().address;
         let (start, expected) = part.map_or((0, body), |part| (part.start, Some(part.len())));
-        let (origin, pool) = (here.origin().clone(), Arc::clone(&inner.pool));
-        let open = Open { incoming: response.into_body(), connection, origin, pool };
+        let (route, pool) = (inner.route(here), Arc::clone(&inner.pool));
+        let open = Open { incoming: response.into_body(), connection, route, pool };
         let body = Body::new(open, place.to_string(), inner.idle_timeout, start, expected);
         Ok(Step::found(status.as_u16(), meta, part, here, Some(peer), body))
     }
@@ -249,13 +251,14 @@ fn may_differ(kind: Kind) -> bool {
     !matches!(kind, Kind::Usage | Kind::Redirect | Kind::Forbidden)
 }
 
-/// The URL, where redirects have led, and the first byte that was asked for.
+/// The URL, where redirects have led, by which proxy, and the first byte that was asked for.
 struct Place<'a> {
     url: &'a Address,
     here: &'a Address,
     start: u64,
     /// The first address was made of a name.
     made: bool,
+    proxy: Option<Arc<Proxy>>,
 }
 
 impl fmt::Display for Place<'_> {
@@ -264,6 +267,9 @@ impl fmt::Display for Place<'_> {
         if self.here != self.url {
             let how = if self.made { "at" } else { "redirected to" };
             write!(f, " ({how} {})", self.here)?;
+        }
+        if let Some(proxy) = &self.proxy {
+            write!(f, " (through the proxy {proxy})")?;
         }
         if self.start > 0 {
             write!(f, " from offset {}", self.start)?;

@@ -14,12 +14,12 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, OtherError, RootCertStore, SignatureScheme};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use url::Host;
 
-use crate::certificate::describe;
+use crate::certificate::{authority, describe, first_day, last_day};
 use crate::error::{Error, Kind, Result, reason};
 
 /// The certificates that are trusted.
@@ -27,7 +27,14 @@ pub(crate) struct Trust {
     given: Vec<CertificateDer<'static>>,
     insecure: bool,
     /// Made at the first use: reading the system's roots takes some milliseconds, and `http` needs none.
-    config: OnceLock<Result<Arc<ClientConfig>>>,
+    config: OnceLock<Result<Configs>>,
+}
+
+/// The same trust, and what is offered to speak.
+#[derive(Clone)]
+struct Configs {
+    any: Arc<ClientConfig>,
+    http1: Arc<ClientConfig>,
 }
 
 impl Trust {
@@ -35,15 +42,19 @@ impl Trust {
     pub(crate) fn new(files: &[PathBuf], insecure: bool) -> Result<Self> {
         let mut given = Vec::new();
         for file in files {
-            let usage = |why: String| Error::new(Kind::Usage, format!("{}: {why}", file.display()));
-            let bytes = read(file).map_err(|error| usage(reason(&error)))?;
-            given.extend(certificates(&bytes).map_err(usage)?);
+            match file.is_dir() {
+                true => given.extend(folder(file)?),
+                false => given.extend(certificates(&read(file)?).map_err(|why| unusable(file, &why))?),
+            }
         }
         Ok(Self { given, insecure, config: OnceLock::new() })
     }
 
-    /// A secure connection over `stream` with a server that proves to be `host`.
-    pub(crate) async fn secure(&self, stream: TcpStream, host: &Host<String>) -> Result<TlsStream<TcpStream>> {
+    /// A secure connection over `stream` with a server that proves to be `host`. HTTP/2 is offered unless `http1_only`.
+    pub(crate) async fn secure<S>(&self, stream: S, host: &Host<String>, http1_only: bool) -> Result<TlsStream<S>>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
         let name = match host {
             Host::Ipv4(address) => ServerName::from(std::net::IpAddr::from(*address)),
             Host::Ipv6(address) => ServerName::from(std::net::IpAddr::from(*address)),
@@ -51,7 +62,8 @@ impl Trust {
             Host::Domain(name) => ServerName::try_from(name.strip_suffix('.').unwrap_or(name).to_owned())
                 .map_err(|_| Error::new(Kind::Tls, "no certificate can be for such a host name: use http://"))?,
         };
-        let connector = TlsConnector::from(self.config()?);
+        let Configs { any, http1 } = self.configs()?;
+        let connector = TlsConnector::from(if http1_only { http1 } else { any });
         connector.connect(name, stream).await.map_err(|error| {
             match error.get_ref().and_then(|error| error.downcast_ref::<rustls::Error>()) {
                 Some(error) => Error::new(Kind::Tls, words(error)),
@@ -60,11 +72,11 @@ impl Trust {
         })
     }
 
-    fn config(&self) -> Result<Arc<ClientConfig>> {
-        self.config.get_or_init(|| self.make().map(Arc::new)).clone()
+    fn configs(&self) -> Result<Configs> {
+        self.config.get_or_init(|| self.make()).clone()
     }
 
-    fn make(&self) -> Result<ClientConfig> {
+    fn make(&self) -> Result<Configs> {
         let provider = Arc::new(ring::default_provider());
         let verifier = Verifier::new(&self.given, self.insecure, &provider)?;
         let mut config = ClientConfig::builder_with_provider(provider)
@@ -73,18 +85,46 @@ impl Trust {
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(verifier))
             .with_no_client_auth();
-        config.alpn_protocols = vec![H2.to_vec(), b"http/1.1".to_vec()];
-        Ok(config)
+        config.alpn_protocols = vec![HTTP1.to_vec()];
+        let http1 = Arc::new(config.clone());
+        config.alpn_protocols = vec![H2.to_vec(), HTTP1.to_vec()];
+        Ok(Configs { any: Arc::new(config), http1 })
     }
 }
 
 /// The name of HTTP/2 in the handshake.
 pub(crate) const H2: &[u8] = b"h2";
+const HTTP1: &[u8] = b"http/1.1";
 
-fn read(file: &Path) -> std::io::Result<Vec<u8>> {
+fn read(file: &Path) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    File::open(file)?.take(MAX_BUNDLE).read_to_end(&mut bytes)?;
+    let read = File::open(file).and_then(|file| file.take(MAX_BUNDLE).read_to_end(&mut bytes));
+    read.map_err(|error| unusable(file, &reason(&error)))?;
     Ok(bytes)
+}
+
+/// All certificates in the files of a folder, as a mounted ConfigMap or Secret is one: under any name, beside other files,
+/// and with what begins with a dot left out.
+fn folder(folder: &Path) -> Result<Vec<CertificateDer<'static>>> {
+    let mut found = Vec::new();
+    let entries = folder.read_dir().map_err(|error| unusable(folder, &reason(&error)))?;
+    let mut files: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    files.sort();
+    files.retain(|file| file.file_name().is_some_and(|name| !name.as_encoded_bytes().starts_with(b".")));
+    for file in files.iter().filter(|file| file.is_file()) {
+        let bytes = read(file)?;
+        if bytes.windows(PEM.len()).any(|text| text == PEM) {
+            found.extend(certificates(&bytes).map_err(|why| unusable(file, &why))?);
+        }
+    }
+    match found.is_empty() {
+        true => Err(unusable(folder, "has no file with a PEM certificate in it")),
+        false => Ok(found),
+    }
+}
+
+fn unusable(file: &Path, why: &str) -> Error {
+    Error::new(Kind::Usage, format!("{}: {why}", file.display()))
 }
 
 /// Every readable certificate in a PEM file, whatever else is in it; or the one in a DER file.
@@ -104,6 +144,8 @@ fn certificates(bytes: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
         false => Ok(found),
     }
 }
+
+const PEM: &[u8] = b"-----BEGIN CERTIFICATE-----";
 
 /// A bundle of all public roots has 250 KB.
 const MAX_BUNDLE: u64 = 16 << 20;
@@ -175,7 +217,7 @@ impl ServerCertVerifier for Verifier {
         match verdict {
             Ok(()) => Ok(ServerCertVerified::assertion()),
             Err(rustls::Error::InvalidCertificate(why)) => {
-                let distrust = Distrust { why, name: name.to_str().into_owned(), certificate: describe(server) };
+                let distrust = Distrust::new(why, name, server, between);
                 Err(rustls::Error::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(distrust)))))
             }
             Err(error) => Err(error),
@@ -218,21 +260,63 @@ struct Distrust {
     /// The host that was asked for.
     name: String,
     certificate: String,
+    /// Who would have to be trusted; `None` for a certificate that is signed by itself.
+    authority: Option<String>,
+    /// The day on which validity ended or begins.
+    day: String,
+}
+
+impl Distrust {
+    fn new(
+        why: CertificateError,
+        name: &ServerName<'_>,
+        server: &CertificateDer<'_>,
+        between: &[CertificateDer<'_>],
+    ) -> Self {
+        let mut certificate = describe(server);
+        // It may be another one of the chain that is not of this time.
+        let find = |seconds: u64, day_of: fn(&[u8]) -> Option<(u64, String)>| {
+            std::iter::once(server)
+                .chain(between)
+                .find_map(|one| Some((one, day_of(one).filter(|day| day.0 == seconds)?.1)))
+        };
+        let found = match &why {
+            CertificateError::ExpiredContext { not_after, .. } => find(not_after.as_secs(), last_day),
+            CertificateError::NotValidYetContext { not_before, .. } => find(not_before.as_secs(), first_day),
+            _ => None,
+        };
+        if let Some((culprit, _)) = found.as_ref().filter(|(culprit, _)| *culprit != server) {
+            certificate = format!("{certificate}), by way of ({}", describe(culprit));
+        }
+        let day = found.map_or_else(|| "some day".into(), |(_, day)| day);
+        let authority = authority(server, between.iter().map(|one| &**one));
+        Self { why, name: name.to_str().into_owned(), certificate, authority, day }
+    }
 }
 
 impl std::error::Error for Distrust {}
 
 impl fmt::Display for Distrust {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { why, name, certificate } = self;
+        let Self { why, name, certificate, authority, day } = self;
         write!(f, "the certificate of {name} ({certificate}) ")?;
         let days = |from: &UnixTime, to: &UnixTime| to.as_secs().saturating_sub(from.as_secs()) / 86400;
         match why {
-            CertificateError::UnknownIssuer => {
-                f.write_str("is not signed by a trusted authority: give its authority's certificate with --ca FILE")
-            }
+            CertificateError::UnknownIssuer => match authority {
+                Some(authority) => write!(
+                    f,
+                    "is not signed by a trusted authority: if it is right, give the certificate of \"{authority}\" with --ca \
+                     FILE"
+                ),
+                None => f.write_str("is trusted by nobody: if it is right, give this very certificate with --ca FILE"),
+            },
             CertificateError::NotValidForNameContext { presented, .. } if presented.is_empty() => {
                 f.write_str("is for no host name at all (it has no subjectAltName): the server needs another one")
+            }
+            CertificateError::NotValidForNameContext { presented, .. }
+                if presented.iter().any(|given| plain(given) == *name) =>
+            {
+                f.write_str("has this address as a host name, not as an IP address: the server needs another one")
             }
             CertificateError::NotValidForNameContext { presented, .. } => {
                 let names: Vec<_> = presented.iter().take(5).map(|name| plain(name)).collect();
@@ -242,14 +326,14 @@ impl fmt::Display for Distrust {
             CertificateError::ExpiredContext { time, not_after } => {
                 write!(
                     f,
-                    "expired {} days ago: the server needs a new one (or this machine's clock is wrong)",
+                    "expired on {day}, {} days ago: the server needs a new one (or this machine's clock is wrong)",
                     days(not_after, time)
                 )
             }
             CertificateError::NotValidYetContext { time, not_before } => {
                 write!(
                     f,
-                    "is not valid before {} days from now: is this machine's clock right?",
+                    "is not valid before {day}, {} days from now: is this machine's clock right?",
                     days(time, not_before)
                 )
             }

@@ -6,6 +6,7 @@ use tokio::time::Instant;
 
 use super::*;
 use crate::Address;
+use crate::connection::Peer;
 
 const IDLE: Duration = Duration::from_secs(30);
 
@@ -25,12 +26,13 @@ async fn body(answer: &[u8], start: u64, expected: Option<u64>) -> (Body, Duplex
     let (response, ()) = tokio::join!(connection.get(&address, HeaderMap::new()), answered);
     let incoming = response.unwrap().unwrap().into_body();
     let expected = expected.or(incoming.size_hint().exact());
-    let open = Open { incoming, connection, origin: address.origin().clone(), pool: Arc::default() };
+    let route = Route { origin: address.origin().clone(), proxy: None };
+    let open = Open { incoming, connection, route, pool: Arc::default() };
     (Body::new(open, "http://host/x".into(), IDLE, start, expected), theirs)
 }
 
-fn peer() -> SocketAddr {
-    (Ipv4Addr::LOCALHOST, 80).into()
+fn peer() -> Peer {
+    SocketAddr::from((Ipv4Addr::LOCALHOST, 80)).into()
 }
 
 async fn rest(body: &mut Body) -> Result<Vec<u8>> {
@@ -136,9 +138,9 @@ async fn only_a_connection_read_to_its_end_is_kept() {
     let whole = b"HTTP/1.1 200 X\r\ncontent-length: 3\r\n\r\nabc";
     let (mut body, _server) = body(whole, 0, None).await;
     let State::Open(open) = &body.state else { panic!("not open") };
-    let (pool, origin) = (Arc::clone(&open.pool), open.origin.clone());
-    assert!(pool.take(&origin).is_none());
+    let (pool, route) = (Arc::clone(&open.pool), open.route.clone());
+    assert!(pool.take(&route).is_none());
     // The last byte is enough; nobody needs to ask for the end.
     assert_eq!(body.next().await.unwrap().unwrap(), "abc");
-    assert!(pool.take(&origin).is_some());
+    assert!(pool.take(&route).is_some());
 }

@@ -104,7 +104,7 @@ fn addresses_out_of_reach_are_passed_over_or_refused() {
 #[tokio::test]
 async fn a_name_that_does_not_exist_is_recognised() {
     let origin = crate::Address::parse("http://does-not-exist.invalid/").unwrap().origin().clone();
-    let error = connector(Reach::NotMetadata).resolve(&origin).await.unwrap_err();
+    let error = connector(Reach::NotMetadata).resolve(&origin.host, origin.port).await.unwrap_err();
     assert_eq!(error.kind(), Kind::Dns);
     println!("{error}");
 }

@@ -4,6 +4,7 @@
 mod answers;
 mod failures;
 mod located;
+mod proxies;
 mod redirects;
 mod requests;
 mod secure;
