@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Installs what the tests and benchmarks call, where it is missing: Debian's packages (as root), cargo's tools (as anyone).
+# Installs what the tests and benchmarks call, where it is missing: Debian's packages (as root), cargo's tools and a Python
+# environment (as anyone).
 #   scripts/setup.sh         everything
 #   scripts/setup.sh debian  only the packages
 set -euo pipefail
@@ -32,6 +33,7 @@ genisoimage     genisoimage
 xorriso         xorriso
 losetup         util-linux
 git             git
+python3         python3
 '
 
 missing=()
@@ -39,6 +41,10 @@ while read -r command package; do
     [ -n "$command" ] || continue
     command -v "$command" >/dev/null || missing+=("$package")
 done <<<"$needed"
+# Debian has the parts of Python that make environments in a package without a command of its own.
+if ! python3 -c 'import ensurepip, venv' 2>/dev/null; then
+    missing+=(python3-venv)
+fi
 
 if [ ${#missing[@]} -gt 0 ]; then
     mapfile -t missing < <(printf '%s\n' "${missing[@]}" | sort -u)
@@ -76,3 +82,14 @@ for tool in nextest deny fuzz; do
         env -u CARGO_TARGET_DIR cargo install --locked "cargo-$tool"
     fi
 done
+
+# The Python environment of fixtures/src/store, made anew when its list has changed.
+stores="${XDG_CACHE_HOME:-$HOME/.cache}/millrace/stores"
+list="$(dirname "$0")/stores.txt"
+if ! cmp -s "$list" "$stores/made-of.txt"; then
+    echo "setup: installing a server of S3 for the tests"
+    rm -rf "$stores"
+    python3 -m venv "$stores"
+    "$stores/bin/pip" install -q --disable-pip-version-check --no-deps -r "$list"
+    cp "$list" "$stores/made-of.txt"
+fi

@@ -32,7 +32,8 @@ pub enum Command {
 #[derive(Debug, Parser)]
 #[command(after_help = EXAMPLES)]
 pub struct Copy {
-    /// Where the image is: an http(s) URL, a path, or - for standard input
+    /// Where the image is: an http(s) URL, s3://BUCKET/KEY, gs://BUCKET/KEY, a path, or - for standard
+    /// input
     pub source: String,
     /// Where the disk goes: a file, a block device, or null: to decode and verify only
     pub target: String,
@@ -61,7 +62,8 @@ pub struct Copy {
 /// Say what an image is.
 #[derive(Debug, Parser)]
 pub struct Inspect {
-    /// Where the image is: an http(s) URL, a path, or - for standard input
+    /// Where the image is: an http(s) URL, s3://BUCKET/KEY, gs://BUCKET/KEY, a path, or - for standard
+    /// input
     pub source: String,
     #[command(flatten)]
     pub from: From,
@@ -85,15 +87,63 @@ pub struct From {
     /// Send this header to the source
     #[arg(long, value_name = "K: V")]
     pub header: Vec<String>,
-    /// User for basic authentication
+    /// User for basic authentication; for s3://, the access key id [env: AWS_ACCESS_KEY_ID]
     #[arg(long, value_name = "NAME", requires = "password_file")]
     pub user: Option<String>,
-    /// File with the password
+    /// File with the password; for s3://, with the secret key [env: AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN]
     #[arg(long, value_name = "FILE", requires = "user")]
     pub password_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub store: Store,
     /// Memory to use; xz and zstd with long windows need their dictionaries on top
     #[arg(long, value_name = "SIZE", default_value = "64Mi")]
     pub memory: Size,
+}
+
+/// Where an object store is, and who asks it.
+#[derive(Debug, Parser)]
+pub struct Store {
+    /// Where the store is, if not at AWS or Google: https://minio.lan:9000 [env: AWS_ENDPOINT_URL_S3,
+    /// AWS_ENDPOINT_URL, STORAGE_EMULATOR_HOST]
+    #[arg(long, value_name = "URL", help_heading = STORES)]
+    pub endpoint: Option<String>,
+    /// Region of the bucket; the store is asked if it is wrong [env: AWS_REGION, AWS_DEFAULT_REGION]
+    #[arg(long, value_name = "NAME", help_heading = STORES)]
+    pub region: Option<String>,
+    /// Whether the bucket is in the path or in the host name
+    #[arg(long, value_name = "WHEN", default_value = "auto", help_heading = STORES)]
+    pub path_style: PathStyle,
+    /// Use no credentials, whatever the environment has
+    #[arg(long, conflicts_with_all = ["user", "auth_file"], help_heading = STORES)]
+    pub anonymous: bool,
+    /// Service account of Google (JSON) [env: GOOGLE_APPLICATION_CREDENTIALS]
+    #[arg(long, value_name = "FILE", help_heading = STORES)]
+    pub auth_file: Option<PathBuf>,
+}
+
+impl Store {
+    /// One of these options that was given.
+    pub fn given(&self) -> Option<&'static str> {
+        let options = [
+            ("--endpoint", self.endpoint.is_some()),
+            ("--region", self.region.is_some()),
+            ("--path-style", self.path_style != PathStyle::Auto),
+            ("--anonymous", self.anonymous),
+            ("--auth-file", self.auth_file.is_some()),
+        ];
+        options.iter().find(|(_, given)| *given).map(|(option, _)| *option)
+    }
+}
+
+/// Whether a bucket is in the path or in the host name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PathStyle {
+    /// In the path at an --endpoint, or if the bucket has a dot; otherwise in the host name
+    Auto,
+    /// https://host/bucket/key
+    Always,
+    /// https://bucket.host/key
+    Never,
 }
 
 /// How to show progress.
@@ -117,4 +167,7 @@ Examples:
   importer copy --checksum sha256:9f86d0… https://mirror.example/f41.raw.xz f41.raw
   importer copy --disk data.vmdk appliance.ova data.raw
   zstd -dc backup.zst | importer copy - /dev/sdb
+  importer copy --endpoint https://minio.lan:9000 s3://images/jammy.img disk.raw
   importer inspect https://cloud.example/jammy.img --json";
+
+const STORES: &str = "Object stores (s3://, gs://)";

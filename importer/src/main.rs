@@ -3,6 +3,7 @@
 mod args;
 mod copy;
 mod inspect;
+mod object_store;
 mod places;
 mod progress;
 mod report;

@@ -7,9 +7,14 @@ use importer_flow::source::{FileSource, HttpConfig, HttpSource, StdinSource};
 use importer_flow::{Error, Kind, Result, Settings, Source};
 
 use crate::args::From;
+use crate::object_store;
 
 /// Opens the source that `name` means. A name with `://` is a URL, `-` standard input, anything else a path.
 pub fn open(name: &str, from: &From) -> Result<Box<dyn Source>> {
+    let store = name.get(..5).is_some_and(|start| ["s3://", "gs://"].iter().any(|it| start.eq_ignore_ascii_case(it)));
+    if let Some(option) = from.store.given().filter(|_| !store) {
+        return Err(Error::new(Kind::Usage, format!("{option} is for s3:// and gs://, and the source is neither")));
+    }
     if name == "-" {
         return Ok(Box::new(StdinSource::open()?));
     }
@@ -18,9 +23,15 @@ pub fn open(name: &str, from: &From) -> Result<Box<dyn Source>> {
     };
     match scheme.to_ascii_lowercase().as_str() {
         "http" | "https" => Ok(Box::new(HttpSource::open(name, config(from)?)?)),
+        "s3" | "gs" => {
+            let object = object_store::object(name, from, |name| std::env::var_os(name))?;
+            // Its credentials sign the address, and go nowhere else.
+            let config = HttpConfig { user: None, password: None, ..config(from)? };
+            Ok(Box::new(HttpSource::located(object, config)?))
+        }
         _ => Err(Error::new(
             Kind::Usage,
-            format!("sources of the kind {scheme}:// can't be read; http://, https://, a path and - can"),
+            format!("sources of the kind {scheme}:// can't be read; http://, https://, s3://, gs://, a path and - can"),
         )),
     }
 }
@@ -41,12 +52,7 @@ fn config(from: &From) -> Result<HttpConfig> {
         None => Err(Error::new(Kind::Usage, "a --header has no colon; write it as 'Name: value'")),
     };
     let headers = from.header.iter().map(header).collect::<Result<_>>()?;
-    let password = match &from.password_file {
-        Some(path) => Some(fs::read_to_string(path).map_err(|error| {
-            Error::new(Kind::Usage, format!("--password-file {}: can't be read", path.display())).because(error)
-        })?),
-        None => None,
-    };
+    let password = password(from)?;
     Ok(HttpConfig {
         ca_files: from.ca.clone(),
         insecure: from.insecure,
@@ -55,6 +61,15 @@ fn config(from: &From) -> Result<HttpConfig> {
         password,
         ..HttpConfig::default()
     })
+}
+
+/// What is in the file with the password.
+pub fn password(from: &From) -> Result<Option<String>> {
+    let Some(path) = &from.password_file else { return Ok(None) };
+    let text = fs::read_to_string(path).map_err(|error| {
+        Error::new(Kind::Usage, format!("--password-file {}: can't be read", path.display())).because(error)
+    })?;
+    Ok(Some(text))
 }
 
 fn is_scheme(text: &str) -> bool {

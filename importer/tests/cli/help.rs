@@ -43,8 +43,25 @@ fn help_has_every_option_of_the_contract() {
         "--spool-limit",
         "--report",
         "--progress",
+        "--endpoint",
+        "--region",
+        "--path-style",
+        "--anonymous",
+        "--auth-file",
     ];
-    let inspect = ["--json", "--disk", "--ca", "--insecure", "--header", "--user", "--password-file", "--memory"];
+    let inspect = [
+        "--json",
+        "--disk",
+        "--ca",
+        "--insecure",
+        "--header",
+        "--user",
+        "--password-file",
+        "--memory",
+        "--endpoint",
+        "--region",
+        "--auth-file",
+    ];
     for (args, options) in [(["copy", "--help"], &copy[..]), (["inspect", "--help"], &inspect)] {
         let page = run(importer().args(args)).succeeded().stdout;
         let listed: Vec<&str> = page.split_whitespace().filter(|word| word.starts_with("--")).collect();

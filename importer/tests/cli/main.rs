@@ -8,6 +8,7 @@ mod help;
 mod inspect;
 mod interrupt;
 mod kill;
+mod object_store;
 mod program;
 mod qemu_is_wrong;
 mod report;

@@ -82,6 +82,11 @@ pub fn names(dir: &Path) -> Vec<String> {
 pub fn importer() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_importer"));
     command.env_remove("MILLRACE_LOG").stdin(Stdio::null());
+    for (name, _) in std::env::vars_os() {
+        if ["AWS_", "GOOGLE_", "STORAGE_"].iter().any(|prefix| name.to_string_lossy().starts_with(prefix)) {
+            command.env_remove(name);
+        }
+    }
     command
 }
 

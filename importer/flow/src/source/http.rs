@@ -41,6 +41,15 @@ struct Network {
 impl HttpSource {
     /// The source at this URL. Sends nothing yet.
     pub fn open(url: &str, config: Config) -> Result<Self> {
+        Self::new(config, |client| client.resource(url))
+    }
+
+    /// The source whose addresses are made by an object store. Sends nothing yet.
+    pub fn located(object: super::object_store::Object, config: Config) -> Result<Self> {
+        Self::new(config, |client| client.located(object))
+    }
+
+    fn new(config: Config, resource: impl FnOnce(&Client) -> dvcr_transport::Result<Resource>) -> Result<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .max_blocking_threads(2)
@@ -49,7 +58,7 @@ impl HttpSource {
             .build()
             .map_err(|error| Error::new(Kind::Ours, "can't start the network thread").because(error))?;
         let client = Client::new(config).map_err(failed)?;
-        let resource = client.resource(url).map_err(failed)?;
+        let resource = resource(&client).map_err(failed)?;
         Ok(Self { network: Arc::new(Network { runtime: Some(runtime) }), resource, object: None })
     }
 

@@ -2,6 +2,7 @@
 
 mod file;
 mod http;
+pub mod object_store;
 mod pipe;
 mod stdin;
 
