@@ -1,7 +1,10 @@
 //! What the head of a response means. A server's words about itself are hints; only what the answer does counts.
 
+use std::time::Duration;
+
 use hyper::header::{
-    CONTENT_ENCODING, CONTENT_RANGE, CONTENT_TYPE, HeaderName, LOCATION, TRANSFER_ENCODING, WWW_AUTHENTICATE,
+    CONTENT_ENCODING, CONTENT_RANGE, CONTENT_TYPE, DATE, HeaderName, LOCATION, RETRY_AFTER, TRANSFER_ENCODING,
+    WWW_AUTHENTICATE,
 };
 use hyper::{HeaderMap, StatusCode};
 
@@ -175,7 +178,17 @@ pub(crate) fn refusal(status: StatusCode, headers: &HeaderMap, excerpt: &str) ->
         (408 | 425 | 429 | 500.., _) => "try again later".into(),
         _ => "check the address".into(),
     };
-    Error::new(Kind::Status(status.as_u16()), format!("{message}: {hint}"))
+    Error::new(Kind::Status(status.as_u16()), format!("{message}: {hint}")).when(retry_after(headers))
+}
+
+/// `Retry-After` in seconds. As a date it is understood where the answer is dated too: our clock may be another.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let value = text(headers, RETRY_AFTER)?.trim();
+    if let Ok(seconds) = value.parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let (then, now) = (httpdate::parse_http_date(value).ok()?, httpdate::parse_http_date(text(headers, DATE)?).ok()?);
+    Some(then.duration_since(now).unwrap_or_default())
 }
 
 /// The first words of an error page, without markup, up to the first of the `secrets` that it repeats.

@@ -18,6 +18,7 @@ use crate::error::{Error, Kind, Result};
 use crate::locator::Locator;
 use crate::proxy::Proxies;
 use crate::resource::Resource;
+use crate::retry::Retry;
 use crate::store;
 use crate::tls::Trust;
 
@@ -33,6 +34,8 @@ pub struct Client {
 pub(crate) struct Inner {
     pub(crate) idle_timeout: Duration,
     pub(crate) insecure: bool,
+    pub(crate) retry: Retry,
+    pub(crate) connections: usize,
     pub(crate) pool: Arc<Idle>,
     identity: Identity,
     connector: Connector,
@@ -48,9 +51,10 @@ impl Client {
     pub fn new(config: Config) -> Result<Self> {
         let identity = Identity::new(&config)?;
         let trust = Trust::new(&config.ca_files, config.insecure)?;
-        let Config { insecure, connect_timeout, idle_timeout, reach, proxies, .. } = config;
+        let Config { insecure, connect_timeout, idle_timeout, reach, proxies, retry, connections, .. } = config;
         let connector = Connector { trust, reach, timeout: connect_timeout };
-        let inner = Inner { idle_timeout, insecure, pool: Arc::default(), identity, connector, proxies };
+        let pool = Arc::default();
+        let inner = Inner { idle_timeout, insecure, retry, connections, pool, identity, connector, proxies };
         Ok(Self { inner: Arc::new(inner) })
     }
 

@@ -11,6 +11,7 @@ use crate::base64;
 use crate::error::{Error, Kind, Result};
 use crate::proxy::Proxies;
 use crate::reach::Reach;
+use crate::retry::Retry;
 
 /// What a client is told. `Debug` shows no credential.
 #[derive(Clone)]
@@ -31,6 +32,10 @@ pub struct Config {
     pub connect_timeout: Duration,
     /// The longest time without a byte, while one is waited for. There is no limit on total time.
     pub idle_timeout: Duration,
+    /// How often and how patiently a transfer tries again.
+    pub retry: Retry,
+    /// The most connections that read one object at a time. Each costs up to 3 MiB of memory.
+    pub connections: usize,
     /// The `User-Agent` header.
     pub user_agent: String,
     /// Which addresses may be connected to.
@@ -49,6 +54,8 @@ impl Default for Config {
             password: None,
             connect_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(30),
+            retry: Retry::default(),
+            connections: 8,
             user_agent: concat!("millrace/", env!("CARGO_PKG_VERSION")).into(),
             reach: Reach::default(),
             proxies: Proxies::default(),
@@ -67,6 +74,8 @@ impl fmt::Debug for Config {
             .field("password", &self.password.is_some())
             .field("connect_timeout", &self.connect_timeout)
             .field("idle_timeout", &self.idle_timeout)
+            .field("retry", &self.retry)
+            .field("connections", &self.connections)
             .field("user_agent", &self.user_agent)
             .field("reach", &self.reach)
             .field("proxies", &self.proxies)

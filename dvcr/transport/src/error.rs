@@ -1,6 +1,7 @@
 //! Why a request failed, and whether trying again can help.
 
 use std::error::Error as StdError;
+use std::time::Duration;
 use std::{fmt, io};
 
 /// The result of a request.
@@ -34,6 +35,8 @@ pub enum Kind {
     Protocol,
     /// It is not the object that was read before.
     Changed,
+    /// It gives the whole instead of a range, though it gave ranges before.
+    NoRanges,
 }
 
 /// Why a request failed. Displays as one line: which URL, what happened, what to do. Never contains a credential or the
@@ -42,6 +45,8 @@ pub enum Kind {
 pub struct Error {
     kind: Kind,
     transient: bool,
+    /// When the server wants to be asked again.
+    retry_after: Option<Duration>,
     message: String,
     region: Option<Box<str>>,
 }
@@ -51,11 +56,16 @@ impl Error {
         let transient = match kind {
             Kind::Connect | Kind::Stalled | Kind::Cut | Kind::Changed => true,
             Kind::Status(status) => matches!(status, 408 | 425 | 429 | 500..),
-            Kind::Usage | Kind::Dns | Kind::Forbidden | Kind::Tls | Kind::Proxy | Kind::Redirect | Kind::Protocol => {
-                false
-            }
+            Kind::Usage
+            | Kind::Dns
+            | Kind::Forbidden
+            | Kind::Tls
+            | Kind::Proxy
+            | Kind::Redirect
+            | Kind::Protocol
+            | Kind::NoRanges => false,
         };
-        Self { kind, transient, message: message.into(), region: None }
+        Self { kind, transient, retry_after: None, message: message.into(), region: None }
     }
 
     /// The same, but trying again may help.
@@ -76,6 +86,22 @@ impl Error {
     /// The same with where it happened in front.
     pub(crate) fn at(self, place: impl fmt::Display) -> Self {
         Self { message: format!("{place}: {}", self.message), ..self }
+    }
+
+    /// The same, with when to come back.
+    pub(crate) fn when(self, retry_after: Option<Duration>) -> Self {
+        Self { retry_after, ..self }
+    }
+
+    /// The same, with how often it was tried.
+    pub(crate) fn after(self, attempts: u32) -> Self {
+        Self { message: format!("{} (after {attempts} attempts)", self.message), ..self }
+    }
+
+    /// How long the server asks to wait (`Retry-After`; RFC 9110, 10.2.3).
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.retry_after
     }
 
     /// What kind of failure it was.

@@ -2,9 +2,9 @@
 //! the object that was asked for.
 //!
 //! A [`Client`] holds the configuration and the idle connections; a [`Resource`] is one URL. [`Resource::get`] is a single
-//! attempt: it connects, follows redirects and judges the answer. Retrying, resuming and reading ranges in parallel are
-//! layers above it: every [`Error`] says whether trying again can help, a [`Body`] knows its
-//! [`offset`](Body::offset), and a [`Validator`] proves that the next answer is the same object.
+//! attempt: it connects, follows redirects and judges the answer. A [`Transfer`] is made of as many as it takes: it tries
+//! again, goes on at its offset if a [`Validator`] or the bytes themselves prove that it is the same object, and reads
+//! ahead on several connections where the object has ranges.
 //!
 //! ```no_run
 //! # async fn example() -> dvcr_transport::Result<()> {
@@ -25,6 +25,7 @@
 //! (at most 408 KiB) in HTTP/1, and the window of 1.5 MiB in HTTP/2 when the reader is slower than the network.
 
 mod address;
+mod ahead;
 mod answer;
 mod base64;
 mod body;
@@ -35,12 +36,17 @@ mod connect;
 mod connection;
 mod error;
 mod locator;
+mod object;
+mod pace;
 mod proxy;
 mod range;
 mod reach;
 mod resource;
+mod retry;
 mod store;
+mod tail;
 mod tls;
+mod transfer;
 mod validator;
 
 pub use address::Address;
@@ -50,8 +56,11 @@ pub use client::Client;
 pub use config::Config;
 pub use error::{Error, Kind, Result};
 pub use locator::Locator;
+pub use object::Object;
 pub use proxy::Proxies;
 pub use range::{ByteRange, ContentRange};
 pub use reach::Reach;
 pub use resource::{Request, Resource, Response};
+pub use retry::{PATIENCE, Retry};
+pub use transfer::Transfer;
 pub use validator::Validator;

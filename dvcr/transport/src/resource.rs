@@ -13,8 +13,10 @@ use crate::body::{Body, Open};
 use crate::client::Client;
 use crate::error::{Error, Kind, Result};
 use crate::locator::Locator;
+use crate::pace::Pace;
 use crate::proxy::Proxy;
 use crate::range::{ByteRange, ContentRange};
+use crate::retry::Retry;
 use crate::validator::Validator;
 
 /// The object at a URL. Cheap to clone; clones share where redirects have led.
@@ -26,6 +28,7 @@ pub struct Resource {
     found: Arc<Mutex<Option<Address>>>,
     /// Makes an address to begin with, where the address is only a name.
     locator: Option<Arc<dyn Locator>>,
+    pace: Arc<Pace>,
 }
 
 /// What to ask for.
@@ -92,7 +95,8 @@ impl Request {
 
 impl Resource {
     pub(crate) fn new(client: Client, address: Address) -> Self {
-        Self { client, address: Arc::new(address), found: Arc::default(), locator: None }
+        let pace = Arc::new(Pace::new(client.inner.connections));
+        Self { client, address: Arc::new(address), found: Arc::default(), locator: None, pace }
     }
 
     pub(crate) fn found_by(self, locator: Arc<dyn Locator>) -> Self {
@@ -140,6 +144,16 @@ impl Resource {
         *self.found.lock().unwrap_or_else(PoisonError::into_inner) = None;
         let response = self.follow(None, request).await.map_err(|failure| failure.error)?;
         Ok(self.remember(response))
+    }
+
+    /// How patiently it is read.
+    pub(crate) fn retry(&self) -> Retry {
+        self.client.inner.retry
+    }
+
+    /// With how many connections it is read.
+    pub(crate) fn pace(&self) -> &Pace {
+        &self.pace
     }
 
     fn remember(&self, response: Response) -> Response {

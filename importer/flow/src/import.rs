@@ -235,12 +235,17 @@ fn piece(piece: crate::Piece) -> importer_disk::plan::Piece {
 /// Reads a stream to its end into memory. For pages, which are small.
 fn read_all(stream: &mut dyn Stream, into: &mut Vec<u8>) -> Result<()> {
     while let Some(piece) = stream.next()? {
-        match piece {
-            crate::Piece::Bytes(bytes) => into.extend_from_slice(&bytes),
-            crate::Piece::Hole(len) => into.resize(into.len() + usize::try_from(len).unwrap_or(0), 0),
-        }
+        append(piece, into);
     }
     Ok(())
+}
+
+/// Puts a piece, which is small, behind what is there.
+fn append(piece: crate::Piece, into: &mut Vec<u8>) {
+    match piece {
+        crate::Piece::Bytes(bytes) => into.extend_from_slice(&bytes),
+        crate::Piece::Hole(len) => into.resize(into.len() + usize::try_from(len).unwrap_or(0), 0),
+    }
 }
 
 /// The share of the memory that is queued for the writers: with 64 MiB, 4 MiB, which is eight jobs for each of two

@@ -93,11 +93,10 @@ fn only_metadata_is_fetched() {
         let server = Nginx::serve(place.path());
         assert_eq!(inspect(server.url(format)).json()["virtualSize"], 64 << 20, "{format}");
         let log = server.finish();
-        // What it is takes the start of the file, which is asked for without an end: what the kernels had sent ahead
-        // when it was enough counts too.
-        let (start, tables): (Vec<_>, Vec<_>) = log.iter().partition(|request| request.range == "bytes=0-");
+        // Half a MiB tells what it is; then come the tables.
+        let (start, tables): (Vec<_>, Vec<_>) = log.iter().partition(|request| request.range == "bytes=0-524287");
         let sum = |requests: &[&Request]| requests.iter().map(|request| request.body).sum::<u64>();
-        assert!(sum(&start) < 32 << 20, "{format}: {log:?}");
+        assert_eq!((start.len(), sum(&start)), (1, 512 << 10), "{format}: {log:?}");
         assert!(!tables.is_empty() && sum(&tables) < 512 << 10, "{format}: {log:?}");
     }
 }

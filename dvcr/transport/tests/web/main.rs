@@ -8,6 +8,7 @@ mod proxies;
 mod redirects;
 mod requests;
 mod secure;
+mod transfers;
 
 use dvcr_transport::{Client, Config, Error, Request, Resource, Response, Result};
 use fixtures::http::Server;

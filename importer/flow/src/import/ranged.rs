@@ -3,7 +3,7 @@
 use importer_disk::plan::{Op, Plan};
 use importer_disk::{Format, Page};
 
-use super::{Import, Mode, Outcome, describe, piece, read_all};
+use super::{Import, Mode, Outcome, append, describe, piece};
 use crate::image::Image;
 use crate::pool::Pool;
 use crate::{Error, Kind, Result};
@@ -29,10 +29,13 @@ impl Import<'_> {
                 break;
             }
             self.progress.expect(runs.iter().map(|run| run.end - run.start).sum());
+            let mut stream = self.source.read(runs.clone())?;
             for run in runs {
-                let mut stream = self.source.range(run.clone())?;
                 plan.seek(run.start);
-                while let Some(next) = stream.next()? {
+                let mut at = run.start;
+                while at < run.end {
+                    let next = stream.next()?.ok_or_else(|| ended(at))?;
+                    at += next.len();
                     self.progress.receive(next.len());
                     plan.push(piece(next), &mut ops)?;
                     pool.submit(&mut ops)?;
@@ -62,11 +65,15 @@ impl Import<'_> {
             if batch.is_empty() {
                 return Ok(());
             }
+            let groups = group(&batch, self.source.len().unwrap_or(u64::MAX));
+            let ranges = groups.iter().map(|group| group.start..group.end.max(group.start));
+            let mut stream = self.source.read(ranges.filter(|range| !range.is_empty()).collect())?;
             let mut bytes = Vec::new();
-            for group in group(&batch, self.source.len().unwrap_or(u64::MAX)) {
+            for group in groups {
                 bytes.clear();
-                if group.start < group.end {
-                    read_all(&mut *self.source.range(group.start..group.end)?, &mut bytes)?;
+                while group.start + (bytes.len() as u64) < group.end {
+                    let next = stream.next()?.ok_or_else(|| ended(group.start + bytes.len() as u64))?;
+                    append(next, &mut bytes);
                 }
                 self.progress.expect(bytes.len() as u64);
                 self.progress.receive(bytes.len() as u64);
@@ -98,6 +105,11 @@ impl Import<'_> {
     fn stored(&mut self, plan: &Plan) -> Result<Option<u64>> {
         plan.data_runs(0).into_iter().map(|run| self.source.stored(run)).sum()
     }
+}
+
+/// A stream of ranges that is shorter than they are.
+fn ended(at: u64) -> Error {
+    Error::new(Kind::Transient, format!("the source ends at offset {at:#x} though it was longer; try again"))
 }
 
 /// Pages that are read with one request.

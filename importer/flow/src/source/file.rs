@@ -93,13 +93,13 @@ impl Source for FileSource {
         }
     }
 
-    fn range(&mut self, range: Range<u64>) -> Result<Box<dyn Stream>> {
+    fn read(&mut self, ranges: Vec<Range<u64>>) -> Result<Box<dyn Stream>> {
         let object = self.seekable()?;
-        if range.start > range.end || range.end > object.len {
+        if let Some(range) = ranges.iter().find(|range| range.start > range.end || range.end > object.len) {
             let Object { name, len, .. } = &**object;
             return Err(Error::new(Kind::Ours, format!("{name}: the range {range:?} is not in its {len} bytes")));
         }
-        Ok(Box::new(FileStream::new(object, range)?))
+        Ok(Box::new(Parts { object: Arc::clone(object), ranges: ranges.into_iter(), part: None }))
     }
 
     fn stored(&mut self, range: Range<u64>) -> Result<Option<u64>> {
@@ -133,6 +133,27 @@ impl Source for FileSource {
 
     fn name(&self) -> String {
         self.name.clone()
+    }
+}
+
+/// Ranges of a file, one behind the other.
+struct Parts {
+    object: Arc<Object>,
+    ranges: std::vec::IntoIter<Range<u64>>,
+    part: Option<FileStream>,
+}
+
+impl Stream for Parts {
+    fn next(&mut self) -> Result<Option<Piece>> {
+        loop {
+            if let Some(part) = &mut self.part
+                && let Some(piece) = part.next()?
+            {
+                return Ok(Some(piece));
+            }
+            let Some(range) = self.ranges.next() else { return Ok(None) };
+            self.part = Some(FileStream::new(&self.object, range)?);
+        }
     }
 }
 

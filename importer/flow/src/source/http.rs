@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 
 use bytes::Bytes;
-use dvcr_transport::{Client, Coding, Config, Request, Resource, Response, Validator};
+use dvcr_transport::{Client, Coding, Config, Object, Resource, Transfer};
 use importer_codec::{Limits, Wrapper};
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
@@ -14,22 +14,14 @@ use crate::{Error, Kind, Piece, Result, Source, Stream};
 
 /// An object on a web server.
 ///
-/// The first request asks for the range from byte 0: an answer of 206 with a strong validator proves that there are
-/// ranges, and which object they are of. Any other answer is read as the plain stream it is. HEAD is never sent.
+/// The first answer proves whether there are ranges and which object they are of; without them it is read as the plain
+/// stream it is. Failures on the way are mended by the transport, which goes on where it was.
 #[derive(Debug)]
 pub struct HttpSource {
     network: Arc<Network>,
     resource: Resource,
     /// What the first answer proved.
-    object: Option<Object>,
-}
-
-/// What is known of the object since the first answer.
-#[derive(Clone, Debug)]
-struct Object {
-    len: Option<u64>,
-    ranges: bool,
-    validator: Option<Validator>,
+    object: Option<Arc<Object>>,
 }
 
 /// The thread that moves bytes from the network.
@@ -62,33 +54,43 @@ impl HttpSource {
         Ok(Self { network: Arc::new(Network { runtime: Some(runtime) }), resource, object: None })
     }
 
-    /// Sends a request and gives its answer, whose body follows.
-    fn get(&self, request: Request) -> Result<(Answer, Body)> {
-        let Some(runtime) = &self.network.runtime else { return Err(Error::new(Kind::Ours, "the network is gone")) };
-        let (answer_sender, answer) = sync_channel(1);
-        let (sender, frames) = mpsc::channel(QUEUE);
+    fn runtime(&self) -> Result<&Runtime> {
+        self.network.runtime.as_ref().ok_or_else(|| Error::new(Kind::Ours, "the network is gone"))
+    }
+
+    /// Asks for the object.
+    fn ask(&self) -> Result<(Arc<Object>, Transfer)> {
+        let (sender, answer) = sync_channel(1);
         let resource = self.resource.clone();
-        runtime.spawn(async move {
-            match resource.get(&request).await {
-                Ok(response) => {
-                    let answer = Answer::of(&response);
-                    if answer_sender.send(Ok(answer)).is_ok() {
-                        forward(response, &sender).await;
-                    }
-                }
-                Err(error) => drop(answer_sender.send(Err(failed(error)))),
-            }
-        });
-        let answer = answer.recv().map_err(|_| Error::new(Kind::Ours, "the network thread has stopped"))??;
-        Ok((answer, Body { frames, _network: Arc::clone(&self.network), ended: false }))
+        self.runtime()?.spawn(async move { drop(sender.send(resource.open().await)) });
+        answer.recv().map_err(|_| Error::new(Kind::Ours, "the network thread has stopped"))?.map_err(failed)
+    }
+
+    /// Lets the network bring what a transfer gives.
+    fn fetch(&self, transfer: Transfer) -> Result<Body> {
+        let (sender, frames) = mpsc::channel(QUEUE);
+        self.runtime()?.spawn(forward(transfer, sender));
+        Ok(Body { frames, _network: Arc::clone(&self.network), ended: false })
+    }
+
+    fn check_same(&self, before: &Object, now: &Object) -> Result<()> {
+        let same = match (&before.validator, &now.validator) {
+            (Some(before), Some(now)) => now.proves(before),
+            (Some(_), None) => false,
+            // Nothing to prove it by: the passes are compared by their bytes.
+            (None, _) => before.codings.is_empty() == now.codings.is_empty(),
+        };
+        if same {
+            return Ok(());
+        }
+        Err(Error::new(Kind::Transient, format!("{} changed while it was read; try again", self.name())))
     }
 }
 
 /// Sends frames to the reader, which holds the network up when it is slower.
-async fn forward(response: Response, sender: &mpsc::Sender<Result<Option<Bytes>>>) {
-    let mut body = response.body;
+async fn forward(mut transfer: Transfer, sender: mpsc::Sender<Result<Option<Bytes>>>) {
     loop {
-        let frame = body.next().await.map_err(failed);
+        let frame = transfer.next().await.map_err(failed);
         let last = !matches!(frame, Ok(Some(_)));
         if sender.send(frame).await.is_err() || last {
             return;
@@ -96,77 +98,39 @@ async fn forward(response: Response, sender: &mpsc::Sender<Result<Option<Bytes>>
     }
 }
 
-/// What an answer says, before its body.
-#[derive(Debug)]
-struct Answer {
-    len: Option<u64>,
-    start: Option<u64>,
-    end: Option<u64>,
-    validator: Option<Validator>,
-    codings: Vec<Coding>,
-}
-
-impl Answer {
-    fn of(response: &Response) -> Self {
-        Self {
-            len: response.len,
-            start: response.range.as_ref().map(|range| range.start),
-            end: response.range.as_ref().map(|range| range.end),
-            validator: response.validator.clone(),
-            codings: response.codings.clone(),
-        }
-    }
-}
-
 impl Source for HttpSource {
     fn open(&mut self) -> Result<Box<dyn Stream>> {
-        let mut request = Request::from(0..);
-        if let Some(validator) = self.object.as_ref().and_then(|object| object.validator.clone()) {
-            request = request.same(validator);
-        }
-        let (answer, body) = self.get(request)?;
-        let whole = answer.start.is_none() || (answer.start == Some(0) && answer.end == answer.len);
-        if !whole {
-            let message = format!("{}: the server gave only a part of the object", self.name());
-            return Err(Error::new(Kind::Refused, message));
-        }
-        let plain = answer.codings.is_empty();
-        match &self.object {
-            Some(object) => self.check_same(object, &answer)?,
-            None => {
-                self.object = Some(Object {
-                    len: answer.len.filter(|_| plain),
-                    ranges: plain && answer.start == Some(0) && answer.len.is_some() && answer.validator.is_some(),
-                    validator: answer.validator,
-                });
+        let (object, transfer) = match &self.object {
+            Some(object) if object.ranges => {
+                let all = std::iter::once(0..object.len.unwrap_or_default());
+                (Arc::clone(object), self.resource.read(object, all))
             }
-        }
-        decoded(Box::new(body), &answer.codings, &self.name())
+            Some(before) => {
+                let (now, transfer) = self.ask()?;
+                self.check_same(before, &now)?;
+                (now, transfer)
+            }
+            None => self.ask()?,
+        };
+        let body = self.fetch(transfer)?;
+        let object = self.object.insert(object);
+        decoded(Box::new(body), &object.codings, &self.resource.address().to_string())
     }
 
-    fn range(&mut self, range: Range<u64>) -> Result<Box<dyn Stream>> {
-        let Some(object) = self.object.clone().filter(|object| object.ranges) else {
-            return Err(Error::new(Kind::Ours, "a range was asked for, and there are none"));
-        };
-        let mut request = Request::from(range.clone());
-        if let Some(validator) = &object.validator {
-            request = request.same(validator.clone());
+    fn read(&mut self, ranges: Vec<Range<u64>>) -> Result<Box<dyn Stream>> {
+        match &self.object {
+            Some(object) if self.ranges() => Ok(Box::new(self.fetch(self.resource.read(object, ranges))?)),
+            _ => Err(Error::new(Kind::Ours, "a range was asked for, and there are none")),
         }
-        let (answer, body) = self.get(request)?;
-        self.check_same(&object, &answer)?;
-        if answer.start != Some(range.start) || answer.end != Some(range.end) {
-            let message = format!("{}: the server does not give the range {range:?} any more", self.name());
-            return Err(Error::new(Kind::Transient, message));
-        }
-        Ok(Box::new(body))
     }
 
     fn len(&self) -> Option<u64> {
-        self.object.as_ref()?.len
+        self.object.as_ref().filter(|object| object.codings.is_empty())?.len
     }
 
     fn ranges(&self) -> bool {
-        self.object.as_ref().is_some_and(|object| object.ranges)
+        // Those of an encoded object are ranges of the encoding.
+        self.object.as_ref().is_some_and(|object| object.ranges && object.codings.is_empty())
     }
 
     fn reopens(&self) -> bool {
@@ -175,21 +139,6 @@ impl Source for HttpSource {
 
     fn name(&self) -> String {
         self.resource.address().to_string()
-    }
-}
-
-impl HttpSource {
-    fn check_same(&self, object: &Object, answer: &Answer) -> Result<()> {
-        let same = match (&object.validator, &answer.validator) {
-            (Some(before), Some(now)) => now.proves(before),
-            (Some(_), None) => false,
-            // Nothing to prove it by: the passes are compared by their bytes.
-            (None, _) => answer.codings.is_empty() == object.len.is_some() || object.len.is_none(),
-        };
-        if same {
-            return Ok(());
-        }
-        Err(Error::new(Kind::Transient, format!("{} changed while it was read; try again", self.name())))
     }
 }
 

@@ -26,8 +26,16 @@ pub trait Source: Send {
     /// Calling it again must give the same object, or fail.
     fn open(&mut self) -> Result<Box<dyn Stream>>;
 
-    /// A stream of `range`, which lies inside the object. Only if [`ranges`](Self::ranges).
-    fn range(&mut self, range: Range<u64>) -> Result<Box<dyn Stream>>;
+    /// A stream of `ranges`, one behind the other, which lie inside the object. No piece crosses the border of one. Only
+    /// if [`ranges`](Self::ranges).
+    ///
+    /// To ask for many at once is quicker than one by one: they may be fetched side by side.
+    fn read(&mut self, ranges: Vec<Range<u64>>) -> Result<Box<dyn Stream>>;
+
+    /// A stream of one range.
+    fn range(&mut self, range: Range<u64>) -> Result<Box<dyn Stream>> {
+        self.read(vec![range])
+    }
 
     /// How many bytes of `range` are stored and not in holes, where that is known without reading them.
     fn stored(&mut self, _range: Range<u64>) -> Result<Option<u64>> {

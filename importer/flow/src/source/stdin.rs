@@ -34,7 +34,7 @@ impl Source for StdinSource {
         Ok(Box::new(pipe.map_err(|error| Error::new(Kind::Refused, format!("{NAME}: can't be read")).because(error))?))
     }
 
-    fn range(&mut self, _range: Range<u64>) -> Result<Box<dyn Stream>> {
+    fn read(&mut self, _ranges: Vec<Range<u64>>) -> Result<Box<dyn Stream>> {
         Err(Error::new(Kind::Ours, format!("{NAME}: asked for a range, which it has not")))
     }
 

@@ -37,7 +37,7 @@ impl Source for Chunked {
         Ok(Box::new(Chunks { rest: self.file.clone(), largest: self.largest, random }))
     }
 
-    fn range(&mut self, _range: Range<u64>) -> Result<Box<dyn Stream>> {
+    fn read(&mut self, _ranges: Vec<Range<u64>>) -> Result<Box<dyn Stream>> {
         Err(Error::new(Kind::Ours, "there are no ranges"))
     }
 
