@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand, ValueEnum};
 use importer_flow::Checksum;
 
+use crate::credentials::Secret;
 use crate::size::Size;
 
 /// Brings a virtual machine's disk image to a file or a block device, in one pass.
@@ -78,21 +79,31 @@ pub struct From {
     /// The disk to take from an archive that holds several
     #[arg(long, value_name = "NAME")]
     pub disk: Option<String>,
-    /// Trust the certificates in this file too (PEM)
+    /// Trust the certificates in this file or folder too (PEM)
     #[arg(long, value_name = "FILE")]
     pub ca: Vec<PathBuf>,
     /// Trust any certificate
     #[arg(long)]
     pub insecure: bool,
-    /// Send this header to the source
+    /// Send this header to the source; secrets are safer in a file
     #[arg(long, value_name = "K: V")]
-    pub header: Vec<String>,
-    /// User for basic authentication; for s3://, the access key id [env: AWS_ACCESS_KEY_ID]
-    #[arg(long, value_name = "NAME", requires = "password_file")]
+    pub header: Vec<Secret>,
+    /// Send the headers in this file, one a line, or in the files of this folder, each named like its header
+    #[arg(long, value_name = "FILE")]
+    pub header_file: Vec<PathBuf>,
+    /// User for basic authentication; for s3://, the access key id [env: MILLRACE_USER; AWS_ACCESS_KEY_ID]
+    #[arg(long, value_name = "NAME")]
     pub user: Option<String>,
-    /// File with the password; for s3://, with the secret key [env: AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN]
-    #[arg(long, value_name = "FILE", requires = "user")]
+    /// File with the password; for s3://, with the secret key [env: MILLRACE_PASSWORD; AWS_SECRET_ACCESS_KEY,
+    /// AWS_SESSION_TOKEN]
+    #[arg(long, value_name = "FILE")]
     pub password_file: Option<PathBuf>,
+    /// Go through this proxy: http, https, socks5 or socks5h; none if empty [env: http_proxy, https_proxy, all_proxy]
+    #[arg(long, value_name = "URL")]
+    pub proxy: Option<Secret>,
+    /// Connect to these directly: hosts, domains, addresses, networks, * [env: no_proxy]
+    #[arg(long, value_name = "LIST")]
+    pub no_proxy: Option<String>,
     #[command(flatten)]
     pub store: Store,
     /// Memory to use; xz and zstd with long windows need their dictionaries on top
@@ -168,6 +179,15 @@ Examples:
   importer copy --disk data.vmdk appliance.ova data.raw
   zstd -dc backup.zst | importer copy - /dev/sdb
   importer copy --endpoint https://minio.lan:9000 s3://images/jammy.img disk.raw
-  importer inspect https://cloud.example/jammy.img --json";
+  importer inspect https://cloud.example/jammy.img --json
+
+Environment, where no option says otherwise:
+  MILLRACE_USER, MILLRACE_PASSWORD        for basic authentication
+  MILLRACE_HEADERS                        headers for the source, one a line
+  http_proxy, https_proxy, all_proxy      proxies, as in curl; also in upper case
+  no_proxy                                what is connected to directly
+  AWS_…, GOOGLE_APPLICATION_CREDENTIALS   for object stores; see copy --help
+  SSL_CERT_FILE, SSL_CERT_DIR             the certificates of the system
+  MILLRACE_LOG                            what to log: debug, trace";
 
 const STORES: &str = "Object stores (s3://, gs://)";

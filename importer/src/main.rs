@@ -2,6 +2,7 @@
 
 mod args;
 mod copy;
+mod credentials;
 mod inspect;
 mod object_store;
 mod places;

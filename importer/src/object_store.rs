@@ -9,7 +9,7 @@ use importer_flow::source::object_store::{self as stores, Gcs, Keys, Object, S3,
 use importer_flow::{Error, Kind, Result};
 
 use crate::args::{From, PathStyle};
-use crate::source;
+use crate::credentials::Credentials;
 
 /// The object that `name`, which begins with `s3://` or `gs://`, means. Options come before the environment.
 pub fn object(name: &str, from: &From, environment: impl Fn(&str) -> Option<OsString>) -> Result<Object> {
@@ -45,9 +45,9 @@ fn keys(from: &From, environment: &Environment<'_>) -> Result<Option<Keys>> {
     if from.store.anonymous {
         return Ok(None);
     }
-    if let Some(id) = &from.user {
-        let secret = source::password(from)?.unwrap_or_default();
-        return Keys::new(id, &secret, None).map(Some);
+    if from.user.is_some() || from.password_file.is_some() {
+        let given = Credentials::gather(from, |name| environment.get(name).ok().flatten())?;
+        return Keys::new(&given.user.unwrap_or_default(), &given.password.unwrap_or_default(), None).map(Some);
     }
     let (id, secret) = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY");
     match (environment.get(id)?, environment.get(secret)?) {

@@ -1,12 +1,13 @@
 //! The source a person names.
 
-use std::fs;
+use std::env;
 use std::path::Path;
 
-use importer_flow::source::{FileSource, HttpConfig, HttpSource, StdinSource};
+use importer_flow::source::{FileSource, HttpConfig, HttpSource, Proxies, StdinSource};
 use importer_flow::{Error, Kind, Result, Settings, Source};
 
 use crate::args::From;
+use crate::credentials::Credentials;
 use crate::object_store;
 
 /// Opens the source that `name` means. A name with `://` is a URL, `-` standard input, anything else a path.
@@ -14,6 +15,10 @@ pub fn open(name: &str, from: &From) -> Result<Box<dyn Source>> {
     let store = name.get(..5).is_some_and(|start| ["s3://", "gs://"].iter().any(|it| start.eq_ignore_ascii_case(it)));
     if let Some(option) = from.store.given().filter(|_| !store) {
         return Err(Error::new(Kind::Usage, format!("{option} is for s3:// and gs://, and the source is neither")));
+    }
+    if from.user.is_some() || from.password_file.is_some() {
+        // An option that makes no sense is told even if nobody needs it.
+        credentials(from)?;
     }
     if name == "-" {
         return Ok(Box::new(StdinSource::open()?));
@@ -47,29 +52,16 @@ pub fn settings(from: &From) -> Result<Settings> {
 }
 
 fn config(from: &From) -> Result<HttpConfig> {
-    let header = |line: &String| match line.split_once(':') {
-        Some((name, value)) => Ok((name.trim().to_owned(), value.trim_start().to_owned())),
-        None => Err(Error::new(Kind::Usage, "a --header has no colon; write it as 'Name: value'")),
-    };
-    let headers = from.header.iter().map(header).collect::<Result<_>>()?;
-    let password = password(from)?;
-    Ok(HttpConfig {
-        ca_files: from.ca.clone(),
-        insecure: from.insecure,
-        headers,
-        user: from.user.clone(),
-        password,
-        ..HttpConfig::default()
-    })
+    let Credentials { headers, user, password } = credentials(from)?;
+    let proxy = from.proxy.as_ref().map(|proxy| proxy.0.as_str());
+    let proxies =
+        Proxies::choose(proxy, from.no_proxy.as_deref()).map_err(|error| Error::new(Kind::Usage, error.to_string()))?;
+    let (ca_files, insecure) = (from.ca.clone(), from.insecure);
+    Ok(HttpConfig { ca_files, insecure, headers, user, password, proxies, ..HttpConfig::default() })
 }
 
-/// What is in the file with the password.
-pub fn password(from: &From) -> Result<Option<String>> {
-    let Some(path) = &from.password_file else { return Ok(None) };
-    let text = fs::read_to_string(path).map_err(|error| {
-        Error::new(Kind::Usage, format!("--password-file {}: can't be read", path.display())).because(error)
-    })?;
-    Ok(Some(text))
+fn credentials(from: &From) -> Result<Credentials> {
+    Credentials::gather(from, |name| env::var(name).ok())
 }
 
 fn is_scheme(text: &str) -> bool {

@@ -5,6 +5,7 @@ mod block;
 mod copy;
 mod exit_codes;
 mod help;
+mod identity;
 mod inspect;
 mod interrupt;
 mod kill;

@@ -81,12 +81,18 @@ pub fn names(dir: &Path) -> Vec<String> {
 /// The program, with nothing from the environment that would change what it says.
 pub fn importer() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_importer"));
-    command.env_remove("MILLRACE_LOG").stdin(Stdio::null());
+    for name in ["LOG", "USER", "PASSWORD", "HEADERS"] {
+        command.env_remove(format!("MILLRACE_{name}"));
+    }
+    for name in ["http_proxy", "https_proxy", "all_proxy", "no_proxy"] {
+        command.env_remove(name).env_remove(name.to_uppercase());
+    }
     for (name, _) in std::env::vars_os() {
         if ["AWS_", "GOOGLE_", "STORAGE_"].iter().any(|prefix| name.to_string_lossy().starts_with(prefix)) {
             command.env_remove(name);
         }
     }
+    command.stdin(Stdio::null());
     command
 }
 
