@@ -25,6 +25,7 @@ pigz            pigz
 bgzip           tabix
 xz              xz-utils
 zstd            zstd
+aria2c          aria2
 lz4             lz4
 bzip2           bzip2
 zip             zip

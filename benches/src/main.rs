@@ -15,6 +15,7 @@
 )]
 
 mod images;
+mod link;
 mod measure;
 mod report;
 mod work;
@@ -22,14 +23,16 @@ mod work;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use std::time::Duration;
 
 use fixtures::nginx::Nginx;
 use fixtures::{allocated, differ, tool};
 
 use crate::images::Images;
+use crate::link::{Link, Nature};
 use crate::measure::{Usage, measure};
 use crate::report::{Check, Row};
-use crate::work::{EMPTY_SECONDS, Rival, WORK, WRITTEN, Work};
+use crate::work::{CARRIED, EMPTY_SECONDS, Rival, WORK, WRITTEN, Way, Work};
 
 const USAGE: &str = "usage: benches [--importer FILE] [--runs N | --quick] [--only NAME] [--gib N] [--cache DIR]";
 
@@ -54,7 +57,13 @@ fn main() -> ExitCode {
     println!("{}; {} runs, load {}", images.describe(), options.runs, report::load());
     let mut rows = Vec::new();
     for work in WORK.iter().filter(|work| work.name.contains(&options.only)) {
-        let row = Bench { options: &options, images: &images, server: &server }.row(work);
+        let link = match work.way {
+            Way::Near => None,
+            Way::Far(round_trip) => Some(Nature { round_trip, cut: None }),
+            Way::Cut(len) => Some(Nature { round_trip: Duration::ZERO, cut: Some(len) }),
+        };
+        let link = link.map(|nature| Link::to(server.address(), nature));
+        let row = Bench { options: &options, images: &images, server: &server, link }.row(work);
         println!("{}", report::table(std::slice::from_ref(&row)).lines().skip(2).collect::<Vec<_>>().join("\n"));
         rows.push(row);
     }
@@ -73,6 +82,7 @@ struct Bench<'a> {
     options: &'a Options,
     images: &'a Images,
     server: &'a Nginx,
+    link: Option<Link>,
 }
 
 impl Bench<'_> {
@@ -82,10 +92,11 @@ impl Bench<'_> {
         self.warm(work);
         let mut ours = Vec::new();
         let mut theirs: Vec<Vec<Usage>> = work.rivals.iter().map(|_| Vec::new()).collect();
-        let mut stored = 0;
+        let (mut stored, mut carried) = (0, 0);
         for run in 0..self.options.runs {
             eprintln!("{}: run {} of {}, load {}", work.name, run + 1, self.options.runs, report::load());
             ours.push(self.timed(&mut self.ours(work, &out)));
+            carried = self.link.as_ref().map_or(0, Link::take_carried).max(carried);
             if let Some(expect) = &expect {
                 if run == 0 {
                     let at = differ(&out, expect);
@@ -119,7 +130,10 @@ impl Bench<'_> {
                 bar: 1.0,
             });
         };
-        if work.rivals.is_empty() {
+        if let Way::Cut(_) = work.way {
+            let size = fs::metadata(self.images.path(work.image)).expect("the image").len();
+            absolute("bytes that came", "× image", CARRIED, carried as f64 / size as f64);
+        } else if work.rivals.is_empty() {
             absolute("time", "s", EMPTY_SECONDS, ours.wall.as_secs_f64());
         }
         absolute("peak RSS", "MiB", work.memory as f64, report::mib(ours.rss));
@@ -130,9 +144,13 @@ impl Bench<'_> {
         Row { name: work.name, ours, data, stored, checks }
     }
 
+    fn url(&self, work: &Work) -> String {
+        self.link.as_ref().map_or_else(|| self.server.url(work.image), |link| link.url(work.image))
+    }
+
     fn ours(&self, work: &Work, out: &Path) -> Command {
         let mut command = tool(&self.options.importer.to_string_lossy());
-        command.args(["copy", "--progress", "none"]).arg(self.server.url(work.image));
+        command.args(["copy", "--progress", "none"]).arg(self.url(work));
         if work.expect.is_some() {
             command.arg(out)
         } else {
@@ -144,7 +162,7 @@ impl Bench<'_> {
     fn theirs(&self, work: &Work, rival: &Rival, out: &Path) -> Command {
         let mut command = tool("sh");
         command.args(["-euc", rival.script, "rival"]);
-        command.arg(self.images.path(work.image)).arg(self.server.url(work.image)).arg(out);
+        command.arg(self.images.path(work.image)).arg(self.url(work)).arg(out);
         command
     }
 

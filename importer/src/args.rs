@@ -106,7 +106,14 @@ pub struct From {
     pub no_proxy: Option<String>,
     #[command(flatten)]
     pub store: Store,
-    /// Memory to use; xz and zstd with long windows need their dictionaries on top
+    /// The most connections that read the source side by side, where it has ranges and is slow
+    #[arg(long, value_name = "N", default_value = "8", value_parser = clap::value_parser!(u8).range(1..=64))]
+    pub connections: u8,
+    /// How often to try without any progress in between [env: MILLRACE_ATTEMPTS]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub attempts: Option<u32>,
+    /// Memory to use, besides 4 MiB for each further connection; xz and zstd with long windows need their dictionaries
+    /// on top
     #[arg(long, value_name = "SIZE", default_value = "64Mi")]
     pub memory: Size,
 }

@@ -3,7 +3,7 @@
 use std::env;
 use std::path::Path;
 
-use importer_flow::source::{FileSource, HttpConfig, HttpSource, Proxies, StdinSource};
+use importer_flow::source::{FileSource, HttpConfig, HttpSource, Proxies, Retry, StdinSource};
 use importer_flow::{Error, Kind, Result, Settings, Source};
 
 use crate::args::From;
@@ -57,7 +57,19 @@ fn config(from: &From) -> Result<HttpConfig> {
     let proxies =
         Proxies::choose(proxy, from.no_proxy.as_deref()).map_err(|error| Error::new(Kind::Usage, error.to_string()))?;
     let (ca_files, insecure) = (from.ca.clone(), from.insecure);
-    Ok(HttpConfig { ca_files, insecure, headers, user, password, proxies, ..HttpConfig::default() })
+    let (connections, retry) = (from.connections.into(), retry(from)?);
+    Ok(HttpConfig { ca_files, insecure, headers, user, password, proxies, connections, retry, ..HttpConfig::default() })
+}
+
+fn retry(from: &From) -> Result<Retry> {
+    let attempts = match (from.attempts, env::var("MILLRACE_ATTEMPTS")) {
+        (Some(attempts), _) => attempts,
+        (None, Err(_)) => return Ok(Retry::default()),
+        (None, Ok(text)) => text.parse().ok().filter(|attempts| *attempts > 0).ok_or_else(|| {
+            Error::new(Kind::Usage, format!("MILLRACE_ATTEMPTS={text:?} is no number of attempts: give 1 or more"))
+        })?,
+    };
+    Ok(Retry { attempts, ..Retry::default() })
 }
 
 fn credentials(from: &From) -> Result<Credentials> {

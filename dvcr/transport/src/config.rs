@@ -34,7 +34,7 @@ pub struct Config {
     pub idle_timeout: Duration,
     /// How often and how patiently a transfer tries again.
     pub retry: Retry,
-    /// The most connections that read one object at a time. Each costs up to 3 MiB of memory.
+    /// The most connections that read one object at a time. Each costs up to 4 MiB of memory, and 8 MiB come on top.
     pub connections: usize,
     /// The `User-Agent` header.
     pub user_agent: String,

@@ -7,9 +7,9 @@ use crate::error::{Error, Kind};
 
 /// How many connections are worth their cost.
 ///
-/// As long as the reader waits for the network, their number is doubled and kept if it brought half as much again, which
-/// it does where a connection is slow by its latency or by a limit of its own. Where the network or the reader is the limit
-/// it goes back, and is tried again much later. A server that refuses gets fewer, for good.
+/// As long as the reader waits for the network and the network is not fast, their number is doubled: a connection is slow
+/// by its latency or by a limit of its own, and takes many round trips to become fast. Later it is found out whether half
+/// of them do as well. A server that refuses gets fewer, for good.
 #[derive(Debug)]
 pub(crate) struct Pace(Mutex<State>);
 
@@ -17,10 +17,14 @@ pub(crate) struct Pace(Mutex<State>);
 struct State {
     width: usize,
     most: usize,
-    /// How many there were before, and the bytes per second with them; nothing before the first measurement.
+    /// How many there were before half of them were tried, and the bytes per second they brought.
     before: Option<(usize, f64)>,
-    /// How long nothing is tried.
+    /// Whether it is known that no more are of use.
+    grown: bool,
+    /// How long nothing is measured.
     rest: Duration,
+    /// How long to rest when half of them were found to be too few.
+    later: Duration,
     /// What was measured since the width has changed.
     parts: usize,
     bytes: u64,
@@ -31,20 +35,31 @@ struct State {
 impl Pace {
     /// Begins with one connection; there are never more than `most`.
     pub(crate) fn new(most: usize) -> Self {
+        let none = Duration::ZERO;
         Self(Mutex::new(State {
             width: 1,
             most: most.max(1),
             before: None,
-            rest: Duration::ZERO,
+            grown: false,
+            rest: none,
+            later: LATER,
             parts: 0,
             bytes: 0,
-            elapsed: Duration::ZERO,
-            waited: Duration::ZERO,
+            elapsed: none,
+            waited: none,
         }))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The first answer took so long. From far away it begins with all there may be.
+    pub(crate) fn answered(&self, elapsed: Duration) {
+        if elapsed >= FAR {
+            let mut state = self.state();
+            state.width = state.most;
+        }
     }
 
     /// How many to use now.
@@ -68,7 +83,8 @@ impl Pace {
         state.bytes = state.bytes.saturating_add(bytes);
         state.elapsed = state.elapsed.saturating_add(elapsed);
         state.waited = state.waited.saturating_add(waited);
-        if state.parts >= 2 * state.width && state.elapsed >= WINDOW {
+        let enough = if state.grown { SURE } else { SOON };
+        if state.parts >= 2 && state.elapsed >= enough {
             state.judge();
         }
     }
@@ -86,22 +102,25 @@ impl Pace {
 
 impl State {
     fn judge(&mut self) {
-        if self.waited < self.elapsed / 4 {
-            // The reader is slower: nothing to be gained.
-            return self.restart();
-        }
         #[expect(clippy::cast_precision_loss, reason = "a rate")]
         let rate = self.bytes as f64 / self.elapsed.as_secs_f64().max(1e-9);
-        let (width, before, rest) = match self.before {
-            // What came besides did not bring half of what it could have.
-            Some((width, before)) if rate < before * f64::midpoint(1.0, ratio(self.width, width)) => {
-                (width, None, LATER)
+        // Otherwise the reader is slower, and nothing can be told of the network.
+        if self.waited >= self.elapsed / 4 {
+            match self.before.take() {
+                Some((width, before)) if rate < before * AS_WELL => {
+                    (self.width, self.rest, self.later) = (width, self.later, self.later * 2);
+                }
+                _ if self.grown && self.width > 1 => {
+                    self.before = Some((self.width, rate));
+                    (self.width, self.rest) = (self.width / 2, SETTLE);
+                }
+                _ if rate < FAST && self.width < self.most && !self.grown => {
+                    self.width = (self.width * 2).min(self.most);
+                }
+                _ => (self.grown, self.rest) = (true, self.later),
             }
-            _ if rate >= FAST || self.width == self.most => (self.width, None, LATER),
-            _ => ((self.width * 2).min(self.most), Some((self.width, rate)), Duration::ZERO),
-        };
-        (self.width, self.before, self.rest) = (width, before, rest);
-        tracing::debug!(width = self.width, rate, "connections");
+            tracing::debug!(width = self.width, rate, "connections");
+        }
         self.restart();
     }
 
@@ -111,19 +130,23 @@ impl State {
     }
 }
 
-/// How many times as many.
-#[expect(clippy::cast_precision_loss, reason = "they are few")]
-fn ratio(now: usize, before: usize) -> f64 {
-    now as f64 / before as f64
-}
-
-/// How long it is measured at least.
-const WINDOW: Duration = Duration::from_millis(100);
-
 /// Bytes per second with which nobody waits for the network for long.
 const FAST: f64 = 400e6;
 
-/// When it is tried again.
+/// Half as many connections do as well if they bring this share.
+const AS_WELL: f64 = 0.9;
+
+/// An answer that takes so long has a link in it that a connection fills slowly, or several.
+const FAR: Duration = Duration::from_millis(20);
+
+/// How long it is measured before there are more: less than it takes to fill a link of 100 ms.
+const SOON: Duration = Duration::from_millis(50);
+
+/// How long it is measured before there are fewer, and how long those that remain have to fill the link.
+const SURE: Duration = Duration::from_secs(1);
+const SETTLE: Duration = Duration::from_millis(500);
+
+/// When it is tried with fewer.
 const LATER: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
@@ -149,25 +172,39 @@ mod tests {
     #[test]
     fn a_fast_connection_needs_none() {
         assert_eq!(widths(&Pace::new(8), 10_000, |width| as_float(width) * 500.0), [1]);
-        assert_eq!(widths(&Pace::new(8), 10_000, |width| as_float(width) * 250.0), [1, 2]);
+        assert_eq!(widths(&Pace::new(8), 500, |width| as_float(width) * 250.0), [1, 2]);
     }
 
     #[test]
-    fn a_slow_connection_gets_company() {
-        assert_eq!(widths(&Pace::new(8), 100, as_float), [1, 2, 4, 8]);
-        assert_eq!(widths(&Pace::new(6), 100, as_float), [1, 2, 4, 6]);
-        assert_eq!(widths(&Pace::new(1), 100, as_float), [1]);
-        assert_eq!(widths(&Pace::new(0), 100, as_float), [1]);
+    fn a_slow_connection_gets_company_and_keeps_it() {
+        for (most, expected) in [(8, vec![1, 2, 4, 8]), (6, vec![1, 2, 4, 6]), (1, vec![1]), (0, vec![1])] {
+            let pace = Pace::new(most);
+            assert_eq!(widths(&pace, 500, |width| 10.0 * as_float(width)), expected);
+            // Half of them are tried, less and less often.
+            let tries = widths(&pace, 20_000, |width| 10.0 * as_float(width)).len() / 2;
+            assert!(tries <= 6 && (most < 2 || tries > 1), "{tries}");
+            assert_eq!(pace.width(), most.max(1));
+        }
     }
 
     #[test]
-    fn a_full_network_gets_none_but_is_tried_again() {
+    fn a_full_network_is_left_to_others_in_the_end() {
         let pace = Pace::new(8);
-        assert_eq!(widths(&pace, 900, |_| 100.0), [1, 2, 1]);
-        assert_eq!(widths(&pace, 1000, |_| 100.0), [1, 2, 1]);
-        assert_eq!(widths(&pace, 1200, |width| 50.0 * as_float(width)), [1, 2, 4, 8]);
-        // Enough for three.
-        assert_eq!(widths(&Pace::new(8), 60, |width| as_float(width.min(3))), [1, 2, 4, 8, 4]);
+        assert_eq!(widths(&pace, 4000, |_| 100.0), [1, 2, 4, 8, 4, 2, 1]);
+        let enough_for_two = widths(&Pace::new(8), 4000, |width| 50.0 * as_float(width.min(2)));
+        assert!(enough_for_two.starts_with(&[1, 2, 4, 8, 4, 2, 1, 2]), "{enough_for_two:?}");
+    }
+
+    #[test]
+    fn from_far_away_it_begins_with_all() {
+        let pace = Pace::new(8);
+        pace.answered(Duration::from_millis(2));
+        assert_eq!(pace.width(), 1);
+        pace.answered(Duration::from_millis(60));
+        assert_eq!(pace.width(), 8);
+        let pace = Pace::new(2);
+        pace.answered(Duration::from_secs(1));
+        assert_eq!(pace.width(), 2);
     }
 
     #[test]
@@ -182,7 +219,7 @@ mod tests {
     #[test]
     fn a_server_that_refuses_gets_fewer_for_good() {
         let pace = Pace::new(4);
-        assert_eq!(widths(&pace, 50, as_float), [1, 2, 4]);
+        assert_eq!(widths(&pace, 50, |width| 10.0 * as_float(width)), [1, 2, 4]);
         pace.failed(&Error::new(Kind::Cut, "cut"));
         assert_eq!(pace.width(), 4);
         for width in [3, 2, 1, 1] {

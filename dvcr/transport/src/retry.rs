@@ -50,7 +50,7 @@ impl Budget {
 
     /// How long to wait before the next attempt; the error back when there is none.
     pub(crate) fn failed(&mut self, error: Error) -> Result<Duration, Error> {
-        self.progress = 0;
+        let renewed = std::mem::take(&mut self.progress) >= RENEWS;
         self.failures += 1;
         let allowed = match error.kind() {
             // "No such name" may be a resolver that has just started, but hardly for long.
@@ -61,7 +61,9 @@ impl Budget {
         if self.failures >= allowed {
             return Err(if allowed > 1 { error.after(self.failures) } else { error });
         }
-        let doubled = self.retry.first.saturating_mul(1 << (self.failures - 1).min(20));
+        // A connection that brought much is worth another one at once.
+        let first = if renewed { self.retry.first / 16 } else { self.retry.first };
+        let doubled = first.saturating_mul(1 << (self.failures - 1).min(20));
         let wait = jittered(doubled.min(self.retry.longest));
         match error.retry_after() {
             Some(asked) if asked > PATIENCE => Err(error),
@@ -111,7 +113,7 @@ mod tests {
         let retry = Retry { attempts: 3, ..Retry::default() };
         let mut budget = Budget::new(retry);
         for _ in 0..100 {
-            budget.failed(cut()).unwrap();
+            assert!(budget.failed(cut()).unwrap() <= retry.first);
             budget.progress(RENEWS - 1);
             budget.progress(1);
         }

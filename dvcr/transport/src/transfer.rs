@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use tokio::time::Instant;
 
 use crate::ahead::Ahead;
 use crate::error::{Kind, Result};
@@ -26,6 +27,8 @@ pub struct Transfer {
     /// What is still to be given.
     wanted: VecDeque<Range<u64>>,
     from: From,
+    /// What is still to be given of the first answer, where more is to be asked for behind it.
+    answered: Option<u64>,
 }
 
 enum From {
@@ -49,7 +52,9 @@ impl Resource {
     /// As [`get`](Self::get), after the budget of attempts.
     pub async fn open(&self) -> Result<(Arc<Object>, Transfer)> {
         let mut budget = Budget::new(self.retry());
+        let begin = Instant::now();
         let response = self.ask(&Request::from(0..FIRST), &mut budget).await?;
+        self.pace().answered(begin.elapsed());
         let end = response.range.map(|part| part.end);
         let object = Object::of(&response);
         let (response, end, ranges) = match (end, response.len) {
@@ -68,8 +73,9 @@ impl Resource {
         let transfer = match (end, object.len) {
             (Some(end), Some(len)) if ranges => {
                 let rest = (end < len).then_some(end..len);
-                let ahead = Ahead::new(self.clone(), Arc::clone(&object), rest).after(tail, FIRST / 2);
-                Transfer::new(self, &object, once(0..len), From::Ahead(ahead))
+                let ahead = Ahead::new(self.clone(), Arc::clone(&object), rest).after(tail, end);
+                let transfer = Transfer::new(self, &object, once(0..len), From::Ahead(ahead));
+                Transfer { answered: Some(end).filter(|end| *end < len), ..transfer }
             }
             _ => {
                 let alone = From::Alone { tail: Box::new(tail), rest: Bytes::new() };
@@ -109,7 +115,7 @@ impl Transfer {
         from: From,
     ) -> Self {
         let wanted = wanted.into_iter().filter(|range| !range.is_empty()).collect();
-        Self { resource: resource.clone(), object: Arc::clone(object), wanted, from }
+        Self { resource: resource.clone(), object: Arc::clone(object), wanted, from, answered: None }
     }
 
     /// The next bytes, never empty; `None` after the last one.
@@ -157,7 +163,15 @@ impl Transfer {
         }
     }
 
+    /// Whether all of the first answer was given and nothing more was asked for: the moment to stop for whoever wanted
+    /// only the start.
+    #[must_use]
+    pub fn at_rest(&self) -> bool {
+        self.answered == Some(0)
+    }
+
     fn gave(&mut self, len: u64) {
+        self.answered = self.answered.filter(|left| *left > 0).map(|left| left.saturating_sub(len));
         if let Some(first) = self.wanted.front_mut() {
             first.start = first.start.saturating_add(len);
             if first.is_empty() {

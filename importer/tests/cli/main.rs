@@ -13,3 +13,4 @@ mod object_store;
 mod program;
 mod qemu_is_wrong;
 mod report;
+mod retries;

@@ -55,7 +55,7 @@ impl HttpSource {
     }
 
     fn runtime(&self) -> Result<&Runtime> {
-        self.network.runtime.as_ref().ok_or_else(|| Error::new(Kind::Ours, "the network is gone"))
+        self.network.runtime()
     }
 
     /// Asks for the object.
@@ -68,9 +68,7 @@ impl HttpSource {
 
     /// Lets the network bring what a transfer gives.
     fn fetch(&self, transfer: Transfer) -> Result<Body> {
-        let (sender, frames) = mpsc::channel(QUEUE);
-        self.runtime()?.spawn(forward(transfer, sender));
-        Ok(Body { frames, _network: Arc::clone(&self.network), ended: false })
+        Ok(Body { frames: self.network.fetch(transfer)?, network: Arc::clone(&self.network), ended: false })
     }
 
     fn check_same(&self, before: &Object, now: &Object) -> Result<()> {
@@ -87,12 +85,42 @@ impl HttpSource {
     }
 }
 
+impl Network {
+    fn runtime(&self) -> Result<&Runtime> {
+        self.runtime.as_ref().ok_or_else(|| Error::new(Kind::Ours, "the network is gone"))
+    }
+
+    /// Brings what a transfer gives.
+    fn fetch(&self, transfer: Transfer) -> Result<mpsc::Receiver<Result<Next>>> {
+        let (sender, frames) = mpsc::channel(QUEUE);
+        self.runtime()?.spawn(forward(transfer, sender));
+        Ok(frames)
+    }
+}
+
+/// What the network hands over.
+enum Next {
+    Bytes(Bytes),
+    /// A transfer that does nothing until it is asked for more.
+    Rest(Box<Transfer>),
+    End,
+}
+
 /// Sends frames to the reader, which holds the network up when it is slower.
-async fn forward(mut transfer: Transfer, sender: mpsc::Sender<Result<Option<Bytes>>>) {
+async fn forward(mut transfer: Transfer, sender: mpsc::Sender<Result<Next>>) {
     loop {
-        let frame = transfer.next().await.map_err(failed);
-        let last = !matches!(frame, Ok(Some(_)));
-        if sender.send(frame).await.is_err() || last {
+        let next = match transfer.next().await {
+            Ok(Some(bytes)) => Ok(Next::Bytes(bytes)),
+            Ok(None) => Ok(Next::End),
+            Err(error) => Err(failed(error)),
+        };
+        let last = !matches!(next, Ok(Next::Bytes(_)));
+        if sender.send(next).await.is_err() || last {
+            return;
+        }
+        if transfer.at_rest() {
+            // Whoever has it by now and drops it wanted only the start.
+            drop(sender.send(Ok(Next::Rest(Box::new(transfer)))).await);
             return;
         }
     }
@@ -144,9 +172,9 @@ impl Source for HttpSource {
 
 /// The body of an answer.
 struct Body {
-    frames: mpsc::Receiver<Result<Option<Bytes>>>,
+    frames: mpsc::Receiver<Result<Next>>,
     /// The network lives as long as anything is read from it.
-    _network: Arc<Network>,
+    network: Arc<Network>,
     ended: bool,
 }
 
@@ -154,9 +182,9 @@ impl Stream for Body {
     fn next(&mut self) -> Result<Option<Piece>> {
         while !self.ended {
             match self.frames.blocking_recv() {
-                Some(Ok(Some(bytes))) if bytes.is_empty() => {}
-                Some(Ok(Some(bytes))) => return Ok(Some(Piece::Bytes(bytes))),
-                Some(Ok(None)) => self.ended = true,
+                Some(Ok(Next::Bytes(bytes))) => return Ok(Some(Piece::Bytes(bytes))),
+                Some(Ok(Next::Rest(transfer))) => self.frames = self.network.fetch(*transfer)?,
+                Some(Ok(Next::End)) => self.ended = true,
                 Some(Err(error)) => return Err(error),
                 None => return Err(Error::new(Kind::Ours, "the network thread has stopped")),
             }

@@ -8,7 +8,7 @@ mod stdin;
 
 use std::ops::Range;
 
-pub use dvcr_transport::{Config as HttpConfig, Proxies};
+pub use dvcr_transport::{Config as HttpConfig, Proxies, Retry};
 pub use file::FileSource;
 pub use http::HttpSource;
 pub use stdin::StdinSource;
