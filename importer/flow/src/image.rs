@@ -53,6 +53,9 @@ pub(crate) enum Reader {
 /// The reader for a file that begins with `head`.
 pub(crate) fn reader(head: &[u8], file_len: Option<u64>, access: Access) -> Result<Reader> {
     let verdict = probe::probe(head)?;
+    if let (Verdict::Raw(_), Some(len)) = (verdict, file_len) {
+        probe::whole(head, len)?;
+    }
     let format: Box<dyn Format> = match (verdict, access, file_len) {
         (Verdict::Qcow2, Access::Streamed, _) => Box::new(Qcow2::open(head, file_len)?.with_references()),
         (Verdict::Qcow2, Access::Ranged, _) => Box::new(Qcow2::open(head, file_len)?),

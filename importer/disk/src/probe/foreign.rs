@@ -12,31 +12,6 @@ pub(super) fn by_magic(head: &[u8]) -> Option<Error> {
     Some(Error::new(Kind::NotADisk, format!("not a disk image: looks like {what}")))
 }
 
-/// Text: a page, an error message, a descriptor of something.
-pub(super) fn by_text(head: &[u8]) -> Option<Error> {
-    let text = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head).trim_ascii_start();
-    let begins = |prefix: &&[u8]| text.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix));
-    let what = if LFS_POINTERS.iter().any(begins) {
-        "a git-lfs pointer, not the file itself; fetch that with git lfs pull, or use its download address"
-    } else if HTML.iter().any(begins) {
-        "HTML, perhaps an error or login page; open the address in a browser"
-    } else if is_ovf(text) {
-        "an OVF descriptor; import the OVA, or the disk that it names"
-    } else if begins(&b"<?xml".as_slice()) {
-        "XML"
-    } else if is_utf16(head) || is_text(head) {
-        match text.first() {
-            Some(b'{' | b'[') => "JSON",
-            Some(b'<') => "XML",
-            _ if text.starts_with(b"#!") => "a script",
-            _ => "text",
-        }
-    } else {
-        return None;
-    };
-    Some(Error::new(Kind::NotADisk, format!("not a disk image: got {what}: '{}'", first_words(text))))
-}
-
 /// Kinds whose signature alone is too short.
 fn by_rule(head: &[u8]) -> Option<&'static str> {
     let be32 = |at| array(head, at).map(u32::from_be_bytes);
@@ -93,62 +68,8 @@ fn skippable_frame(head: &[u8]) -> bool {
     array(head, 0).map(u32::from_le_bytes).is_some_and(|magic| magic & !0xf == 0x184d_2a50)
 }
 
-/// An XML document whose root, or what is before it, says so in the first 4 KiB.
-fn is_ovf(text: &[u8]) -> bool {
-    let start = text.get(..text.len().min(4096)).unwrap_or_default();
-    let names = |name: &[u8]| start.windows(name.len()).any(|window| window == name);
-    start.starts_with(b"<") && (names(b"<Envelope") || names(b"<ovf:Envelope"))
-}
-
-/// Two bytes a character, by the mark at the start and the empty half of the first ones.
-fn is_utf16(head: &[u8]) -> bool {
-    let empty_half = match head {
-        [0xff, 0xfe, ..] => 1,
-        [0xfe, 0xff, ..] => 0,
-        _ => return false,
-    };
-    let rest = head.get(2..head.len().min(66)).unwrap_or_default();
-    rest.len() >= 8 && rest.as_chunks::<2>().0.iter().all(|unit| unit.get(empty_half) == Some(&0))
-}
-
-/// All of it printable. A file in an old 8-bit encoding passes when nine of ten bytes are ASCII.
-fn is_text(head: &[u8]) -> bool {
-    let control = |byte: &u8| matches!(byte, 0..=8 | 0x0b | 0x0e..=0x1a | 0x1c..=0x1f | 0x7f);
-    if head.iter().any(control) {
-        return false;
-    }
-    let utf8 = match std::str::from_utf8(head) {
-        Ok(_) => true,
-        // Cut inside the last character.
-        Err(error) => error.error_len().is_none(),
-    };
-    utf8 || head.iter().filter(|byte| byte.is_ascii()).count() >= head.len() / 10 * 9
-}
-
-/// The start of a text, fit to be shown: at most 60 characters, only ASCII, on one line.
-fn first_words(text: &[u8]) -> String {
-    let mut shown = String::new();
-    for byte in text.iter().filter(|byte| **byte != 0).take(400) {
-        match byte {
-            b' ' | b'\t' | b'\n' | b'\r' if !shown.ends_with(' ') => shown.push(' '),
-            b' ' | b'\t' | b'\n' | b'\r' => {}
-            0x21..=0x7e => shown.push(char::from(*byte)),
-            _ => shown.push('?'),
-        }
-        if shown.len() >= 60 {
-            shown.push('…');
-            break;
-        }
-    }
-    shown.trim_end().to_owned()
-}
-
-const LFS_POINTERS: [&[u8]; 2] = [b"version https://git-lfs", b"version https://hawser"];
-
-const HTML: [&[u8]; 6] = [b"<!doctype html", b"<html", b"<head", b"<body", b"<script", b"<!--"];
-
 /// Offset, magic, what it looks like.
-const MAGICS: [(usize, &[u8], &str); 62] = [
+const MAGICS: [(usize, &[u8], &str); 65] = [
     // Archives and packed files. Those we unpack end here when they lie in too many wrappers.
     (0, b"PK\x03\x04", "zip"),
     (0, b"PK\x05\x06", "an empty zip"),
@@ -208,6 +129,10 @@ const MAGICS: [(usize, &[u8], &str); 62] = [
     (0, b"FLV\x01", "flv"),
     (0, b"\x30\x26\xb2\x75\x8e\x66\xcf\x11", "wmv"),
     (0, b"\0\0\x01\xba", "mpeg"),
+    // What leads to a file and is not the file.
+    (0, b"d8:announce", "a torrent; fetch what it is of"),
+    (0, b"d13:announce-list", "a torrent; fetch what it is of"),
+    (0, b"zsync: 0.", "a zsync description; fetch what it is of"),
     // Data.
     (0, b"SQLite format 3\0", "an SQLite database"),
     (0, b"Salted__", "a file encrypted by openssl"),

@@ -13,6 +13,7 @@ mod foreign;
 mod sign;
 #[cfg(test)]
 mod tests;
+mod text;
 
 pub use sign::RawSign;
 
@@ -58,7 +59,7 @@ pub const TAIL_LEN: usize = 512;
 ///
 /// Data without any sign is taken for a raw disk: data disks and swap-less scratch disks have none, and neither have
 /// encrypted ones. Text and the signatures of other kinds of files are not, so that an error page, a film or an archive
-/// never becomes a disk.
+/// never becomes a disk. Of a plain text that is longer than the head, only its length tells: see [`whole`].
 ///
 /// # Errors
 /// - [`Kind::NotADisk`]: the file is empty, shorter than a sector, or something else, which is named;
@@ -78,16 +79,23 @@ pub fn probe(head: &[u8]) -> Result<Verdict> {
         return Err(error);
     }
     let sign = sign::find(head);
-    if sign == RawSign::None
-        && let Some(error) = foreign::by_text(head)
-    {
-        return Err(error);
+    if sign == RawSign::None {
+        text::refuse(head)?;
     }
     if (head.len() as u64) < SECTOR {
         let message = format!("not a disk image: the file has {} bytes, less than a sector of {SECTOR}", head.len());
         return Err(Error::new(Kind::NotADisk, message));
     }
     Ok(Verdict::Raw(sign))
+}
+
+/// Whether a file that begins with `head`, and that [`probe`] took for a raw disk, can be one with its `file_len` bytes.
+/// Ask as soon as the length is known.
+///
+/// # Errors
+/// [`Kind::NotADisk`] for text that is no whole number of sectors.
+pub fn whole(head: &[u8], file_len: u64) -> Result<()> {
+    if sign::find(head) == RawSign::None { text::refuse_odd(head, file_len) } else { Ok(()) }
 }
 
 /// Looks at the last 512 bytes of a file of `file_len` bytes whose start says ISO or raw. `None`: it is what its start

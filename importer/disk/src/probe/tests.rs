@@ -224,7 +224,8 @@ fn disk_images_we_do_not_read_are_refused_by_name() {
 #[test]
 fn other_kinds_of_files_are_named() {
     let exe = std::fs::read(std::env::current_exe().unwrap()).unwrap();
-    let cases: [(&[Part<'_>], &str); 38] = [
+    let cases: [(&[Part<'_>], &str); 39] = [
+        (&[(0, b"d8:announce35:udp://tracker")], "a torrent; fetch what it is of"),
         (&[(0, &exe[..4096])], "ELF (a Linux program)"),
         (&[(0, b"\0\0\0\x20ftypisom\0\0\x02\0isomiso2avc1mp41")], "mp4"),
         (&[(0, b"\0\0\0\x14ftypqt  ")], "mov"),
