@@ -107,6 +107,20 @@ impl Address {
         self.origin.authority()
     }
 
+    /// Whether scheme, host and port are the same: what credentials for one may be sent to the other.
+    #[must_use]
+    pub fn same_origin(&self, other: &Self) -> bool {
+        self.origin == other.origin
+    }
+
+    /// The last part of the path, percent-decoded; `None` for a path that ends in a slash.
+    #[must_use]
+    pub fn file_name(&self) -> Option<Vec<u8>> {
+        let path = self.target.split('?').next().unwrap_or_default();
+        let name = path.rsplit('/').next().map(percent_decoded);
+        name.filter(|name| !name.is_empty())
+    }
+
     pub(crate) fn origin(&self) -> &Origin {
         &self.origin
     }

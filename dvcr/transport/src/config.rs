@@ -63,6 +63,14 @@ impl Default for Config {
     }
 }
 
+impl Config {
+    /// The same without anything that tells who we are: for an address of another origin.
+    #[must_use]
+    pub fn without_credentials(self) -> Self {
+        Self { headers: Vec::new(), user: None, password: None, ..self }
+    }
+}
+
 impl fmt::Debug for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<_> = self.headers.iter().map(|(name, _)| name).collect();
@@ -223,5 +231,6 @@ mod tests {
         };
         let shown = format!("{config:?}");
         assert!(shown.contains("X-Auth-Token") && !shown.contains("s3cret"), "{shown}");
+        assert_eq!(Identity::new(&config.without_credentials()).unwrap().secrets, [""; 0]);
     }
 }

@@ -1,41 +1,77 @@
-//! Checksums over the bytes as received.
+//! Checksums of what was received.
+//!
+//! A checksum is of the object as its publisher lists it: the bytes of the file, before any wrapper is taken off. Where a
+//! server applied a content encoding of its own, both the bytes that it sent and the object they decode to count: the one
+//! is what curl would have saved, the other what was put on the server, and either hash fixes the bytes of both.
+
+mod algorithm;
+mod hashing;
+mod list;
+#[cfg(test)]
+mod tests;
 
 use std::fmt;
 use std::str::FromStr;
 
-use sha2::{Digest, Sha256, Sha512};
+pub use algorithm::Algorithm;
+pub(crate) use hashing::{Digests, Hashing};
+pub use list::listed;
 
 use crate::{Error, Kind, Result};
 
-/// A checksum the source must have: `sha256:<hex>` or `sha512:<hex>`, in any case.
+/// A checksum the source must have. Written `sha256:HEX`, in any case; displays in lower case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checksum {
     algorithm: Algorithm,
     expected: Vec<u8>,
 }
 
-/// How a checksum is made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Algorithm {
-    /// SHA-256.
-    Sha256,
-    /// SHA-512.
-    Sha512,
-}
-
-impl Algorithm {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Sha256 => "sha256",
-            Self::Sha512 => "sha512",
-        }
+impl Checksum {
+    /// The checksum with these hexadecimal digits; `None` when they are no hash of this algorithm.
+    #[must_use]
+    pub fn new(algorithm: Algorithm, hex: &str) -> Option<Self> {
+        let expected = unhex(hex).filter(|bytes| bytes.len() == algorithm.len())?;
+        Some(Self { algorithm, expected })
     }
 
-    fn len(self) -> usize {
-        match self {
-            Self::Sha256 => 32,
-            Self::Sha512 => 64,
+    /// How it is made.
+    #[must_use]
+    pub fn algorithm(&self) -> Algorithm {
+        self.algorithm
+    }
+
+    /// Finds this checksum among what was computed of one object; the first is that which is shown.
+    fn check(&self, seen: &[Digests], source: &str) -> Result<()> {
+        let found: Vec<_> = seen.iter().filter_map(|digests| digests.get(self.algorithm)).collect();
+        if found.contains(&&*self.expected) {
+            return Ok(());
         }
+        let Some(shown) = found.first() else {
+            return Err(Error::new(Kind::Ours, format!("nothing was hashed with {}", self.algorithm)));
+        };
+        let as_sent = found.get(1).map(|sent| format!(" ({} as the server encoded it)", Hex(sent)));
+        let message = format!(
+            "{source}: the {} checksum is {}{}, not {} as it should be; nothing was kept: the file is damaged, or another \
+             than the one the checksum is of",
+            self.algorithm,
+            Hex(shown),
+            as_sent.unwrap_or_default(),
+            Hex(&self.expected)
+        );
+        Err(Error::new(Kind::Mismatch, message))
+    }
+}
+
+/// Compares all checksums with what was computed of one object. Gives `sha256:HEX` of the first way to see it.
+pub(crate) fn check(checksums: &[Checksum], seen: &[Digests], source: &str) -> Result<Option<String>> {
+    checksums.iter().try_for_each(|checksum| checksum.check(seen, source))?;
+    let sha256 = seen.first().and_then(|digests| digests.get(Algorithm::Sha256));
+    Ok(sha256.map(|bytes| format!("sha256:{}", Hex(bytes))))
+}
+
+impl fmt::Display for Checksum {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.algorithm, Hex(&self.expected))
     }
 }
 
@@ -43,71 +79,28 @@ impl FromStr for Checksum {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let usage = |what: &str| Error::new(Kind::Usage, format!("--checksum {text}: {what}"));
-        let (name, hex) = text.split_once(':').ok_or_else(|| usage("write it as sha256:HEX or sha512:HEX"))?;
-        let algorithm = match name.to_ascii_lowercase().as_str() {
-            "sha256" => Algorithm::Sha256,
-            "sha512" => Algorithm::Sha512,
-            _ => return Err(usage("the algorithm is not known; sha256 and sha512 are")),
+        let usage = |what: &str| Error::new(Kind::Usage, format!("the checksum {text}: {what}"));
+        let Some((name, hex)) = text.split_once(':') else {
+            let digits = text.len();
+            let of_len: Vec<_> = Algorithm::ALL.iter().filter(|algorithm| algorithm.len() * 2 == digits).collect();
+            let names = of_len.iter().map(|algorithm| format!("{algorithm}:HEX")).collect::<Vec<_>>().join(" or ");
+            return Err(if names.is_empty() || unhex(text).is_none() {
+                usage("write it as ALGORITHM:HEX, for example sha256:HEX")
+            } else {
+                usage(&format!("say which algorithm it is of: with {digits} digits, {names}"))
+            });
         };
-        let expected = unhex(hex.trim()).ok_or_else(|| usage("the digest is not hexadecimal"))?;
-        if expected.len() != algorithm.len() {
-            return Err(usage(&format!("a {name} digest has {} hexadecimal digits", algorithm.len() * 2)));
+        let Some(algorithm) = Algorithm::named(name) else {
+            let known = Algorithm::ALL.map(Algorithm::name).join(", ");
+            return Err(usage(&format!("the algorithm is not known; {known} are")));
+        };
+        let hex = hex.trim();
+        if unhex(hex).is_none() {
+            return Err(usage("the digest is not hexadecimal"));
         }
-        Ok(Self { algorithm, expected })
-    }
-}
-
-/// Hashes for a set of checksums, and sha256 for the report.
-#[derive(Default)]
-pub(crate) struct Hashes {
-    sha256: Sha256,
-    sha512: Option<Sha512>,
-}
-
-impl Hashes {
-    pub(crate) fn new(checksums: &[Checksum]) -> Self {
-        let sha512 = checksums.iter().any(|checksum| checksum.algorithm == Algorithm::Sha512).then(Sha512::new);
-        Self { sha256: Sha256::new(), sha512 }
-    }
-
-    pub(crate) fn update(&mut self, bytes: &[u8]) {
-        self.sha256.update(bytes);
-        if let Some(sha512) = &mut self.sha512 {
-            sha512.update(bytes);
-        }
-    }
-
-    pub(crate) fn update_zeros(&mut self, len: u64) {
-        static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
-        let mut left = len;
-        while left > 0 {
-            let part = usize::try_from(left).unwrap_or(ZEROS.len()).min(ZEROS.len());
-            self.update(ZEROS.get(..part).unwrap_or_default());
-            left -= part as u64;
-        }
-    }
-
-    /// Compares with what was expected; gives `sha256:<hex>`.
-    pub(crate) fn check(self, checksums: &[Checksum], source: &str) -> Result<String> {
-        let sha256 = self.sha256.finalize();
-        let sha512 = self.sha512.map(Digest::finalize);
-        for checksum in checksums {
-            let found: &[u8] = match checksum.algorithm {
-                Algorithm::Sha256 => &sha256,
-                Algorithm::Sha512 => sha512.as_deref().unwrap_or_default(),
-            };
-            if found != checksum.expected {
-                let name = checksum.algorithm.name();
-                let message = format!(
-                    "{source}: the {name} checksum is {}, not {} as it should be; nothing was kept",
-                    Hex(found),
-                    Hex(&checksum.expected)
-                );
-                return Err(Error::new(Kind::Mismatch, message));
-            }
-        }
-        Ok(format!("sha256:{}", Hex(&sha256)))
+        Self::new(algorithm, hex).ok_or_else(|| {
+            usage(&format!("a {algorithm} digest has {} hexadecimal digits, not {}", algorithm.len() * 2, hex.len()))
+        })
     }
 }
 
@@ -127,39 +120,4 @@ fn unhex(text: &str) -> Option<Vec<u8>> {
     }
     let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
     pairs.iter().map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?)).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const EMPTY: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
-
-    #[test]
-    fn parses_any_case_and_refuses_by_reason() {
-        assert!(format!("SHA256:{}", EMPTY.to_uppercase()).parse::<Checksum>().is_ok());
-        for (text, words) in [
-            ("sha256", "write it as"),
-            ("crc:00", "not known"),
-            ("sha256:zz", "not hexadecimal"),
-            ("sha256:00", "64 hexadecimal digits"),
-            ("sha512:00", "128 hexadecimal digits"),
-        ] {
-            let error = text.parse::<Checksum>().unwrap_err();
-            assert!(error.to_string().contains(words), "{error}");
-            assert_eq!(error.kind(), Kind::Usage);
-        }
-    }
-
-    #[test]
-    fn a_mismatch_names_both() {
-        let right: Checksum = format!("sha256:{EMPTY}").parse().unwrap();
-        let digest = Hashes::new(&[]).check(std::slice::from_ref(&right), "x").unwrap();
-        assert_eq!(digest, format!("sha256:{EMPTY}"));
-        let mut hashes = Hashes::new(&[]);
-        hashes.update_zeros(3);
-        let error = hashes.check(&[right], "x").unwrap_err();
-        assert_eq!(error.kind(), Kind::Mismatch);
-        assert!(error.to_string().contains(EMPTY) && error.to_string().contains("709e80c8"), "{error}");
-    }
 }

@@ -134,7 +134,7 @@ fn named(error: Error, name: &str) -> Error {
 
 impl Import<'_> {
     fn run(mut self, pool: Pool) -> Result<Outcome> {
-        let account = Account::new(&self.settings.checksums);
+        let account = Account::new(&self.settings.checksums)?;
         let opened = self.open(&account)?;
         self.check_trailer(&opened)?;
         let ranged = opened.wrappers.is_empty() && self.source.ranges() && self.settings.checksums.is_empty();

@@ -7,7 +7,7 @@
 //! Everything here is synchronous code on named threads; only the HTTP source runs a tokio runtime, which moves bytes
 //! into a bounded channel. Bytes travel as [`bytes::Bytes`] from the socket to `pwrite` without a copy of ours.
 
-mod checksum;
+pub mod checksum;
 mod error;
 mod image;
 mod import;

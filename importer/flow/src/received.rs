@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::checksum::{Checksum, Hashes};
+use crate::checksum::{self, Checksum, Hashing};
 use crate::progress::Progress;
-use crate::{Piece, Result, Stream};
+use crate::{Error, Kind, Piece, Result, Stream};
 
 /// What passed, told when the stream has ended.
 #[derive(Clone, Default)]
@@ -15,14 +15,16 @@ struct Totals {
     bytes: u64,
     /// A cheap checksum, to find out whether a second pass brought the same bytes.
     crc: crc32fast::Hasher,
-    hashes: Option<Hashes>,
+    hashing: Option<Hashing>,
+    /// Whether all has passed.
+    ended: bool,
 }
 
 impl Account {
     /// Hashes only if there are checksums to compare with: it costs as much as everything else together.
-    pub(crate) fn new(checksums: &[Checksum]) -> Self {
-        let hashes = (!checksums.is_empty()).then(|| Hashes::new(checksums));
-        Self(Arc::new(Mutex::new(Totals { hashes, ..Totals::default() })))
+    pub(crate) fn new(checksums: &[Checksum]) -> Result<Self> {
+        let hashing = if checksums.is_empty() { None } else { Some(Hashing::start(checksums)?) };
+        Ok(Self(Arc::new(Mutex::new(Totals { hashing, ..Totals::default() }))))
     }
 
     fn totals(&self) -> MutexGuard<'_, Totals> {
@@ -37,8 +39,18 @@ impl Account {
 
     /// Compares with the checksums, if there are any; gives the digest.
     pub(crate) fn check(&self, checksums: &[Checksum], source: &str) -> Result<Option<String>> {
-        let hashes = self.totals().hashes.take();
-        hashes.map(|hashes| hashes.check(checksums, source)).transpose()
+        let (hashing, ended) = {
+            let mut totals = self.totals();
+            (totals.hashing.take(), totals.ended)
+        };
+        let Some(hashing) = hashing else { return Ok(None) };
+        if !ended {
+            return Err(Error::new(
+                Kind::Ours,
+                format!("{source}: its end was not read, so its checksum is not known"),
+            ));
+        }
+        checksum::check(checksums, &[hashing.finish()?], source)
     }
 }
 
@@ -60,27 +72,22 @@ impl Received {
 impl Stream for Received {
     fn next(&mut self) -> Result<Option<Piece>> {
         let piece = self.stream.next()?;
-        if let Some(piece) = &piece {
-            self.progress.receive(piece.len());
-            let mut totals = self.account.totals();
-            totals.bytes += piece.len();
-            match piece {
-                Piece::Bytes(bytes) => {
-                    if self.compare {
-                        totals.crc.update(bytes);
-                    }
-                    if let Some(hashes) = &mut totals.hashes {
-                        hashes.update(bytes);
-                    }
-                }
-                Piece::Hole(len) => {
-                    // A hole is in a local file, which is known to be the same by its time stamps.
-                    if let Some(hashes) = &mut totals.hashes {
-                        hashes.update_zeros(*len);
-                    }
-                }
-            }
+        // Nobody asks for the totals before the end, so it does no harm to wait for the hash while they are held.
+        let mut totals = self.account.totals();
+        let Some(piece) = piece else {
+            totals.ended = true;
+            return Ok(None);
+        };
+        self.progress.receive(piece.len());
+        totals.bytes += piece.len();
+        // A hole is in a local file, which is known to be the same by its time stamps.
+        if let (Piece::Bytes(bytes), true) = (&piece, self.compare) {
+            totals.crc.update(bytes);
         }
-        Ok(piece)
+        if let Some(hashing) = &totals.hashing {
+            hashing.push(&piece)?;
+        }
+        drop(totals);
+        Ok(Some(piece))
     }
 }

@@ -127,6 +127,36 @@ fn a_location_leads_where_the_rfc_says() {
 }
 
 #[test]
+fn the_name_of_the_file_is_the_last_part_of_the_path() {
+    let name = |url: &str| Address::parse(url).unwrap().file_name().map(|name| String::from_utf8(name).unwrap());
+    for (url, expected) in [
+        ("http://host/a/disk.img", Some("disk.img")),
+        ("http://host/a/disk%20%2B1.img?sig=a/b#c", Some("disk +1.img")),
+        ("http://host/d%C3%AFsk.img", Some("dïsk.img")),
+        ("http://host/a%2Fb", Some("a/b")),
+        ("http://host/a/", None),
+        ("http://host", None),
+        ("http://host?x/y", None),
+    ] {
+        assert_eq!(name(url).as_deref(), expected, "{url}");
+    }
+}
+
+#[test]
+fn an_origin_is_scheme_host_and_port() {
+    let base = Address::parse("https://Host/a").unwrap();
+    for (other, same) in [
+        ("https://host:443/b?c", true),
+        ("https://user:password@host/", true),
+        ("http://host/a", false),
+        ("https://host:444/a", false),
+        ("https://host.example/a", false),
+    ] {
+        assert_eq!(base.same_origin(&Address::parse(other).unwrap()), same, "{other}");
+    }
+}
+
+#[test]
 fn an_unusable_location_is_a_redirect_error() {
     let base = Address::parse("http://host/").unwrap();
     for (location, words) in [

@@ -43,7 +43,7 @@ impl Import<'_> {
         let mut stream = stream;
         let mut pass_account = account.clone();
         let mut prepared = false;
-        loop {
+        let source_digest = loop {
             while let Some(next) = stream.next()? {
                 plan.push(piece(next), &mut ops)?;
                 if !prepared && let Some(geometry) = plan.geometry() {
@@ -54,15 +54,18 @@ impl Import<'_> {
                     pool.submit(&mut ops)?;
                 }
             }
-            let pass = plan.end_pass(&mut ops)?;
             if pass_account.identity() != account.identity() {
                 let message = format!("{} changed while it was read; try again", self.source.name());
                 return Err(Error::new(Kind::Transient, message));
             }
+            // Every pass has its own hash: the next one brings what this one let go, and who can forge a CRC must not get
+            // other bytes past a checksum. And before the parser complains of what is missing: the checksum knows why.
+            let digest = pass_account.check(&self.settings.checksums, &self.source.name())?;
+            let pass = plan.end_pass(&mut ops)?;
             if pass == Pass::Done {
-                break;
+                break digest;
             }
-            pass_account = Account::default();
+            pass_account = Account::new(&self.settings.checksums)?;
             self.progress.expect(self.source.len().unwrap_or(0));
             let again = self.open(&pass_account)?;
             if again.head != head || again.wrappers != wrappers {
@@ -70,8 +73,7 @@ impl Import<'_> {
                 return Err(Error::new(Kind::Transient, message));
             }
             stream = again.stream;
-        }
-        let source_digest = account.check(&self.settings.checksums, &self.source.name())?;
+        };
         if !prepared {
             pool.sink().prepare(plan.geometry().and_then(|geometry| geometry.virtual_size))?;
         }
@@ -99,7 +101,7 @@ impl Import<'_> {
         // Up to 512 bytes fewer, if it turns out to be a fixed VHD: a target that just fits is not refused for them.
         let len = self.inner_len(&opened);
         pool.sink().prepare(len.map(|len| len.saturating_sub(importer_disk::SECTOR)))?;
-        let Unwrapped { mut stream, wrappers, .. } = opened;
+        let Unwrapped { head, mut stream, wrappers } = opened;
         let mut raw = RawStream::new();
         let mut ops = Vec::new();
         let mut at = 0;
@@ -125,14 +127,17 @@ impl Import<'_> {
             }
             pool.submit(&mut ops)?;
         }
+        let source_digest = account.check(&self.settings.checksums, &self.source.name())?;
         let end = raw.finish()?;
+        if end.vhd.is_none() && !cdrom {
+            importer_disk::probe::whole(&head, end.data_len)?;
+        }
         if let Some(bytes) = end.rest {
             ops.push(Op::Write { guest: GuestOffset(at), bytes });
         }
         if end.virtual_size > end.data_len {
             ops.push(Op::Zero { guest: GuestOffset(end.data_len), len: end.virtual_size - end.data_len });
         }
-        let source_digest = account.check(&self.settings.checksums, &self.source.name())?;
         pool.submit(&mut ops)?;
         let written = pool.finish()?.finish(end.virtual_size)?;
         let format = match (&end.vhd, cdrom) {

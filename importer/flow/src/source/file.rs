@@ -1,8 +1,10 @@
 //! A local file or block device.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
 use std::ops::Range;
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 use std::sync::Arc;
@@ -19,6 +21,7 @@ use crate::{Error, Kind, Piece, Result, Source, Stream};
 #[derive(Debug)]
 pub struct FileSource {
     name: String,
+    file_name: Option<OsString>,
     body: Body,
 }
 
@@ -42,6 +45,7 @@ impl FileSource {
     /// The source at `path`. Reads nothing yet; opening a pipe waits for its writer.
     pub fn open(path: &Path) -> Result<Self> {
         let name = path.display().to_string();
+        let file_name = path.file_name().map(ToOwned::to_owned);
         let refused = |what: &str| Error::new(Kind::Refused, format!("{name}: {what}"));
         let opened = File::open(path).and_then(|file| Ok((file.metadata()?, file)));
         let (metadata, mut file) = opened.map_err(|error| match error.kind() {
@@ -58,14 +62,14 @@ impl FileSource {
         } else if kind.is_dir() {
             return Err(refused("is a directory: name the image in it"));
         } else {
-            return Ok(Self { name, body: Body::Once(Some(file)) });
+            return Ok(Self { name, file_name, body: Body::Once(Some(file)) });
         };
         // A hint: more is read ahead. Who has no use for it refuses it.
         if let Err(error) = rustix::fs::fadvise(&file, 0, None, Advice::Sequential) {
             tracing::debug!(source = %name, %error, "no read-ahead hint");
         }
         let object = Object { file, name: name.clone(), len, modified };
-        Ok(Self { name, body: Body::Seekable(Arc::new(object)) })
+        Ok(Self { name, file_name, body: Body::Seekable(Arc::new(object)) })
     }
 
     fn seekable(&self) -> Result<&Arc<Object>> {
@@ -133,6 +137,10 @@ impl Source for FileSource {
 
     fn name(&self) -> String {
         self.name.clone()
+    }
+
+    fn file_name(&self) -> Option<Vec<u8>> {
+        Some(self.file_name.clone()?.into_vec())
     }
 }
 

@@ -168,6 +168,10 @@ impl Source for HttpSource {
     fn name(&self) -> String {
         self.resource.address().to_string()
     }
+
+    fn file_name(&self) -> Option<Vec<u8>> {
+        self.resource.address().file_name()
+    }
 }
 
 /// The body of an answer.

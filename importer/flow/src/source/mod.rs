@@ -15,6 +15,14 @@ pub use stdin::StdinSource;
 
 use crate::{Result, Stream};
 
+/// Whether both are web addresses with the same scheme, host and port, so that what identifies us to the one may be sent
+/// to the other.
+#[must_use]
+pub fn same_origin(one: &str, other: &str) -> bool {
+    let parse = |url| dvcr_transport::Address::parse(url).ok();
+    parse(one).zip(parse(other)).is_some_and(|(one, other)| one.same_origin(&other))
+}
+
 /// Where an image comes from.
 ///
 /// A source can always be read once from the start. What else it can do is proved, not believed: `ranges` is true only
@@ -53,4 +61,16 @@ pub trait Source: Send {
 
     /// How a person knows it: a path, or an address without credentials.
     fn name(&self) -> String;
+
+    /// The name of the file, as a list of checksums may have it: the last part of the path, decoded, whatever redirects
+    /// led to. `None` where there is none.
+    fn file_name(&self) -> Option<Vec<u8>> {
+        None
+    }
+
+    /// What else is known of where it came from, once something was read, to understand an answer that is no disk:
+    /// `served as text/html by https://portal.lan/login`. For words only: nothing is decided by it.
+    fn served(&self) -> Option<String> {
+        None
+    }
 }
