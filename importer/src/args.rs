@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
-use importer_flow::Checksum;
+use importer_flow::{Algorithm, Checksum};
 
 use crate::credentials::Secret;
 use crate::size::Size;
@@ -46,9 +46,20 @@ pub struct Copy {
     /// Reserve the space for the whole disk
     #[arg(long)]
     pub preallocate: bool,
-    /// What the image, as received, must hash to: sha256:HEX or sha512:HEX; all that are given must match
+    /// What the image, as received, must hash to; all that are given must match
+    ///
+    /// ALG is md5, sha1, sha256, sha512, streebog256 or streebog512. The hash is of the file as its publisher has it, before
+    /// anything is unpacked. The whole file is read, once.
     #[arg(long, value_name = "ALG:HEX")]
     pub checksum: Vec<Checksum>,
+    /// A list that has the image's checksum, such as SHA256SUMS: a URL or a path
+    ///
+    /// The image is found in it by the last part of its URL or path. Lists of sha256sum and the like, of BSD, openssl and
+    /// rhash are understood, also signed ones: the signature is NOT verified. ALG: in front says of which algorithm the
+    /// hashes are; else that is told by their length, and by the name of the list for Streebog. What identifies us to the
+    /// source is sent to the list's server only if that is the same.
+    #[arg(long, value_name = "[ALG:]LIST")]
+    pub checksum_url: Vec<List>,
     /// The most to spool beside the target when standard input brings an image's tables after its data
     #[arg(long, value_name = "SIZE", default_value = "1Gi")]
     pub spool_limit: Size,
@@ -58,6 +69,25 @@ pub struct Copy {
     /// How to show progress
     #[arg(long, value_name = "HOW", default_value = "auto")]
     pub progress: Show,
+}
+
+/// Where a list of checksums is, and which of its hashes count.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct List {
+    /// Only those of this algorithm, which is also that of hashes without one.
+    pub algorithm: Option<Algorithm>,
+    /// A URL or a path.
+    pub place: String,
+}
+
+impl std::convert::From<&str> for List {
+    fn from(text: &str) -> Self {
+        let named = |(name, place)| Some((Algorithm::named(name)?, place));
+        match text.split_once(':').and_then(named) {
+            Some((algorithm, place)) => Self { algorithm: Some(algorithm), place: str::to_owned(place) },
+            None => Self { algorithm: None, place: text.to_owned() },
+        }
+    }
 }
 
 /// Say what an image is.
@@ -183,6 +213,7 @@ Examples:
   importer copy disk.qcow2 /dev/vg0/root
   importer copy --ca ca.pem --size 20Gi https://files.lan/win.vhdx.xz win.raw
   importer copy --checksum sha256:9f86d0… https://mirror.example/f41.raw.xz f41.raw
+  importer copy --checksum-url SHA256SUMS https://mirror.example/f41.raw.xz f41.raw
   importer copy --disk data.vmdk appliance.ova data.raw
   zstd -dc backup.zst | importer copy - /dev/sdb
   importer copy --endpoint https://minio.lan:9000 s3://images/jammy.img disk.raw

@@ -7,10 +7,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use importer_flow::checksum::listed;
 use importer_flow::sink::{self, Claim, Left, NullSink, Options};
 use importer_flow::{Error, Kind, Outcome, Progress, Result, Sink, import};
 
-use crate::args::{Copy, Show};
+use crate::args::{Copy, List, Show};
 use crate::progress::Watch;
 use crate::report::Report;
 use crate::signals::{self, Signal};
@@ -105,6 +106,10 @@ impl Job<'_> {
         settings.spool_limit = args.spool_limit.0;
         settings.checksums = args.checksum.clone();
         let mut source = source::open(&args.source, &args.from)?;
+        for List { algorithm, place } in &args.checksum_url {
+            let mut list = source::open_list(place, &args.source, &args.from)?;
+            settings.checksums.extend(listed(&mut *list, *algorithm, source.file_name().as_deref())?);
+        }
         let sink = {
             // Whoever gives up the target waits until it is known what there is to give up.
             let mut claim = lock(&self.claim);

@@ -25,6 +25,15 @@ pub fn check(args: &Copy) -> Result<()> {
             return Err(Error::new(Kind::Usage, message));
         }
     }
+    for list in &args.checksum_url {
+        if list.place == "-" {
+            let message = "--checksum-url -: standard input can't be a list of checksums: give a path or a URL";
+            return Err(Error::new(Kind::Usage, message));
+        }
+        let list = Path::new(&list.place);
+        pairs.push(("the list of checksums", list, "the target", target));
+        pairs.extend(args.report.as_deref().map(|report| ("the list of checksums", list, "the report", report)));
+    }
     for (one, first, other, second) in pairs {
         if same(first, second) {
             let message = format!("{one} and {other} are the same file, {}: give another name", first.display());

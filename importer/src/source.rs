@@ -3,7 +3,7 @@
 use std::env;
 use std::path::Path;
 
-use importer_flow::source::{FileSource, HttpConfig, HttpSource, Proxies, Retry, StdinSource};
+use importer_flow::source::{FileSource, HttpConfig, HttpSource, Proxies, Retry, StdinSource, same_origin};
 use importer_flow::{Error, Kind, Result, Settings, Source};
 
 use crate::args::From;
@@ -20,13 +20,17 @@ pub fn open(name: &str, from: &From) -> Result<Box<dyn Source>> {
         // An option that makes no sense is told even if nobody needs it.
         credentials(from)?;
     }
+    opened(name, from)
+}
+
+fn opened(name: &str, from: &From) -> Result<Box<dyn Source>> {
     if name == "-" {
         return Ok(Box::new(StdinSource::open()?));
     }
-    let Some((scheme, _)) = name.split_once("://").filter(|(scheme, _)| is_scheme(scheme)) else {
+    let Some(scheme) = scheme(name) else {
         return Ok(Box::new(FileSource::open(Path::new(name))?));
     };
-    match scheme.to_ascii_lowercase().as_str() {
+    match scheme.as_str() {
         "http" | "https" => Ok(Box::new(HttpSource::open(name, config(from)?)?)),
         "s3" | "gs" => {
             let object = object_store::object(name, from, |name| std::env::var_os(name))?;
@@ -39,6 +43,27 @@ pub fn open(name: &str, from: &From) -> Result<Box<dyn Source>> {
             format!("sources of the kind {scheme}:// can't be read; http://, https://, s3://, gs://, a path and - can"),
         )),
     }
+}
+
+/// Opens a list of checksums for the image `image`. What identifies us there is not for other servers.
+pub fn open_list(name: &str, image: &str, from: &From) -> Result<Box<dyn Source>> {
+    match scheme(name).as_deref() {
+        Some("http" | "https") if !same_origin(name, image) => {
+            Ok(Box::new(HttpSource::open(name, config(from)?.without_credentials())?))
+        }
+        // A signature tells less than a password, but it is one more to guess it by.
+        list @ Some("s3" | "gs") if from.user.is_some() && scheme(image).as_deref() != list => {
+            let message = format!("--checksum-url {name}: --user is for the image, which is elsewhere: fetch the list first");
+            Err(Error::new(Kind::Usage, message))
+        }
+        _ => opened(name, from),
+    }
+}
+
+/// The scheme of a URL, in lower case; `None` for what is no URL.
+pub fn scheme(name: &str) -> Option<String> {
+    let (scheme, _) = name.split_once("://").filter(|(scheme, _)| is_scheme(scheme))?;
+    Some(scheme.to_ascii_lowercase())
 }
 
 /// What the options say about memory and archives.

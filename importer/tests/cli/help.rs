@@ -43,6 +43,7 @@ fn help_has_every_option_of_the_contract() {
         "--size",
         "--preallocate",
         "--checksum",
+        "--checksum-url",
         "--spool-limit",
         "--report",
         "--progress",

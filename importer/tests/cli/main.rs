@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "in a test, that is the failure")]
 
 mod block;
+mod checksums;
 mod copy;
 mod exit_codes;
 mod help;
@@ -10,6 +11,7 @@ mod inspect;
 mod interrupt;
 mod kill;
 mod object_store;
+mod pages;
 mod program;
 mod qemu_is_wrong;
 mod report;
