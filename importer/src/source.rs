@@ -53,7 +53,8 @@ pub fn open_list(name: &str, image: &str, from: &From) -> Result<Box<dyn Source>
         }
         // A signature tells less than a password, but it is one more to guess it by.
         list @ Some("s3" | "gs") if from.user.is_some() && scheme(image).as_deref() != list => {
-            let message = format!("--checksum-url {name}: --user is for the image, which is elsewhere: fetch the list first");
+            let message =
+                format!("--checksum-url {name}: --user is for the image, which is elsewhere: fetch the list first");
             Err(Error::new(Kind::Usage, message))
         }
         _ => opened(name, from),

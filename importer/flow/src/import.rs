@@ -112,22 +112,24 @@ pub fn import(
     let bin = Bin::default();
     let pool = Pool::new(sink, settings.threads, settings.memory / QUEUE_SHARE, bin.clone())?;
     let name = source.name();
-    Import { source, settings, progress, bin }.run(pool).map_err(|error| named(error, &name))
+    let result = Import { source: &mut *source, settings, progress, bin }.run(pool);
+    result.map_err(|error| named(error, &name, source.served()))
 }
 
 /// Says what the image of `source` is, from its metadata alone.
 pub fn inspect(source: &mut dyn Source, settings: &Settings) -> Result<Image> {
     let name = source.name();
-    Import { source, settings, progress: Arc::default(), bin: Bin::default() }
-        .inspect()
-        .map_err(|error| named(error, &name))
+    let result = Import { source: &mut *source, settings, progress: Arc::default(), bin: Bin::default() }.inspect();
+    result.map_err(|error| named(error, &name, source.served()))
 }
 
 /// Parsers and codecs know offsets; which image they are of is known here. They alone judge an image, and never name it;
 /// sources and sinks never judge one, and name themselves.
-fn named(error: Error, name: &str) -> Error {
-    match error.kind() {
-        Kind::NotUsable | Kind::Unsafe => error.within(name),
+fn named(error: Error, name: &str, served: Option<String>) -> Error {
+    match (error.kind(), served) {
+        // What it came as says the most where it is no image at all.
+        (Kind::NotUsable, Some(served)) => error.within(format_args!("{name} ({served})")),
+        (Kind::NotUsable | Kind::Unsafe, _) => error.within(name),
         _ => error,
     }
 }
@@ -152,6 +154,7 @@ impl Import<'_> {
 
     /// Opens the source for a pass over all of it, and takes the wrappers off.
     fn open(&mut self, account: &Account) -> Result<Unwrapped> {
+        self.source.observe_encoded(account.encoded(&self.settings.checksums));
         let stream = self.source.open()?;
         self.progress.begin_pass();
         let compare = self.source.reopens();

@@ -4,11 +4,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::checksum::{self, Checksum, Hashing};
 use crate::progress::Progress;
+use crate::source::Observer;
 use crate::{Error, Kind, Piece, Result, Stream};
 
 /// What passed, told when the stream has ended.
 #[derive(Clone, Default)]
-pub(crate) struct Account(Arc<Mutex<Totals>>);
+pub(crate) struct Account {
+    totals: Arc<Mutex<Totals>>,
+    /// Of the bytes before an encoding was undone; only where there is one.
+    encoded: Arc<Mutex<Option<Hashing>>>,
+}
 
 #[derive(Default)]
 struct Totals {
@@ -24,11 +29,25 @@ impl Account {
     /// Hashes only if there are checksums to compare with: it costs as much as everything else together.
     pub(crate) fn new(checksums: &[Checksum]) -> Result<Self> {
         let hashing = if checksums.is_empty() { None } else { Some(Hashing::start(checksums)?) };
-        Ok(Self(Arc::new(Mutex::new(Totals { hashing, ..Totals::default() }))))
+        Ok(Self { totals: Arc::new(Mutex::new(Totals { hashing, ..Totals::default() })), ..Self::default() })
     }
 
     fn totals(&self) -> MutexGuard<'_, Totals> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.totals)
+    }
+
+    /// For a source that undoes an encoding: a publisher may mean the bytes as they were sent, too.
+    pub(crate) fn encoded(&self, checksums: &[Checksum]) -> Option<Observer> {
+        self.totals().hashing.as_ref()?;
+        let (encoded, checksums) = (Arc::clone(&self.encoded), checksums.to_vec());
+        Some(Box::new(move |piece| {
+            let mut encoded = lock(&encoded);
+            let hashing = match &mut *encoded {
+                Some(hashing) => hashing,
+                none => none.insert(Hashing::start(&checksums)?),
+            };
+            hashing.push(piece)
+        }))
     }
 
     /// Length and cheap checksum of what passed.
@@ -50,8 +69,14 @@ impl Account {
                 format!("{source}: its end was not read, so its checksum is not known"),
             ));
         }
-        checksum::check(checksums, &[hashing.finish()?], source)
+        let encoded = lock(&self.encoded).take();
+        let seen = std::iter::once(hashing).chain(encoded).map(Hashing::finish).collect::<Result<Vec<_>>>()?;
+        checksum::check(checksums, &seen, source)
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A stream that is counted and hashed.

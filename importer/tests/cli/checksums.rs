@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use fixtures::http::{Object, Reply, Server};
 use fixtures::images::{Manifest, Ova, OvaDisk, SIZE};
 use fixtures::nginx::Config;
+use fixtures::store;
 use fixtures::{sha256, sha256_file, tool};
 
 use super::program::{Place, image, report, reported, run, run_piped};
@@ -158,6 +159,61 @@ fn bytes_that_come_in_a_second_pass_are_hashed_too() {
     let line = with(&serve([bytes, forged.clone()])).failed(7);
     assert!(line.contains(&sha256(&forged)), "{line}");
     assert_eq!(place.left(), [""; 0]);
+}
+
+/// A server that compresses what it sends, or says of a compressed file that it did. The list may mean either.
+#[test]
+fn what_was_encoded_for_the_way_may_be_hashed_before_or_after() {
+    let place = Place::new();
+    let made = image("raw.gzip", &place);
+    let (encoded, plain) = (fs::read(&made.path).unwrap(), fs::read(made.raw()).unwrap());
+    let server = Server::start({
+        let encoded = encoded.clone();
+        move |_| Reply::ok(encoded.clone()).header("content-encoding", "gzip")
+    });
+    let with = |checksums: &[String]| {
+        let mut command = place.copy(server.url("/disk.raw"));
+        command.args(["--progress", "none"]);
+        checksums.iter().for_each(|checksum| {
+            command.args(["--checksum", checksum]);
+        });
+        reported(&mut command, &place)
+    };
+    let (before, after) = (format!("sha256:{}", sha256(&encoded)), format!("sha256:{}", sha256(&plain)));
+    for checksums in [vec![before.clone()], vec![after.clone()], vec![before.clone(), after.clone()]] {
+        let (ran, report) = with(&checksums);
+        ran.succeeded();
+        place.assert_copied(&made.raw(), &checksums.join(" "));
+        assert_eq!(report["source"]["digest"], after);
+    }
+    let line = with(&[before, format!("sha256:{}", "0".repeat(64))]).0.failed(7);
+    let both = format!("is {} ({} as the server encoded it), not 000", sha256(&plain), sha256(&encoded));
+    assert!(line.contains(&both), "{line}");
+    assert_eq!(place.left(), [""; 0]);
+}
+
+#[test]
+fn an_object_in_a_bucket_has_a_name_too() {
+    let place = Place::new();
+    let made = image("raw-one-sector", &place);
+    let (key, right) = ("images/f 41+.img", sha256_file(&made.path));
+    let store = store::Config::new().bucket("bucket", "us-east-1").object("bucket", key, &made.path).start();
+    let list = place.file("list", format!("{right}  f 41+.img\n"));
+    let wrong = place.file("wrong", format!("{}  f 41+.img\n", "0".repeat(64)));
+    let with = |list: &Path| {
+        let mut command = place.copy(format!("s3://bucket/{key}"));
+        command.env("AWS_ACCESS_KEY_ID", store::KEY_ID).env("AWS_SECRET_ACCESS_KEY", store::SECRET);
+        run(command.args(["--progress", "none", "--endpoint", &store.url(), "--checksum-url"]).arg(list))
+    };
+    with(&list).succeeded();
+    place.assert_copied(&made.raw(), "from a bucket");
+    with(&wrong).failed(7);
+    // Keys are for the image; another place has its own.
+    let secret = place.file("secret", "sesame");
+    let mut command = place.copy(&made.path);
+    command.args(["--progress", "none", "--user", "ali", "--checksum-url", "s3://bucket/SUMS", "--password-file"]);
+    let line = run(command.arg(secret)).failed(2);
+    assert!(line.contains("--user is for the image"), "{line}");
 }
 
 /// A folder of a mirror: an image and lists of it, and what was asked for.

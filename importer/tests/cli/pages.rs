@@ -55,10 +55,30 @@ fn pages_and_stubs_are_refused_by_what_they_are() {
         reply.header("content-type", *kind)
     });
     for (path, _, _, words) in &bodies {
-        for way in ["ranges", "plain", "chunked", "moved"] {
+        for way in ["ranges", "plain", "chunked"] {
             refused(&place, &server.url(&format!("/{way}{path}")), words);
         }
+        let led = format!("by {}", server.url(&format!("/plain{path}")));
+        refused(&place, &server.url(&format!("/moved{path}")), &[*words, [&*led].as_slice()].concat());
     }
+}
+
+#[test]
+fn the_kind_and_the_place_of_an_answer_are_told_where_they_explain_it() {
+    let place = Place::new();
+    let server = Server::start(|seen| match seen.target.as_str() {
+        "/disk.qcow2?key=secret" => Reply::redirect(302, "/index.html?back=secret"),
+        "/octets" => Reply::ok(INDEX).header("content-type", "application/octet-stream"),
+        _ => Reply::ok(INDEX).header("content-type", "Text/HTML; charset=utf-8"),
+    });
+    let line = run(place.copy(server.url("/disk.qcow2?key=secret")).args(["--progress", "none"])).failed(5);
+    let (asked, led) = (server.url("/disk.qcow2?…"), server.url("/index.html?…"));
+    let start = format!(
+        "importer: {asked} (served as text/html by {led}): not a disk image: got HTML, 'Welcome to the portal', "
+    );
+    assert!(line.starts_with(&start) && !line.contains("secret"), "{line}");
+    let line = run(place.copy(server.url("/octets")).args(["--progress", "none"])).failed(5);
+    assert!(!line.contains("served"), "{line}");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! An object on a web server.
 
+use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
@@ -10,18 +11,25 @@ use importer_codec::{Limits, Wrapper};
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 
+use super::Observer;
 use crate::{Error, Kind, Piece, Result, Source, Stream};
 
 /// An object on a web server.
 ///
 /// The first answer proves whether there are ranges and which object they are of; without them it is read as the plain
 /// stream it is. Failures on the way are mended by the transport, which goes on where it was.
-#[derive(Debug)]
 pub struct HttpSource {
     network: Arc<Network>,
     resource: Resource,
     /// What the first answer proved.
     object: Option<Arc<Object>>,
+    observer: Option<Observer>,
+}
+
+impl fmt::Debug for HttpSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("HttpSource").field(&self.resource).finish()
+    }
 }
 
 /// The thread that moves bytes from the network.
@@ -51,7 +59,7 @@ impl HttpSource {
             .map_err(|error| Error::new(Kind::Ours, "can't start the network thread").because(error))?;
         let client = Client::new(config).map_err(failed)?;
         let resource = resource(&client).map_err(failed)?;
-        Ok(Self { network: Arc::new(Network { runtime: Some(runtime) }), resource, object: None })
+        Ok(Self { network: Arc::new(Network { runtime: Some(runtime) }), resource, object: None, observer: None })
     }
 
     fn runtime(&self) -> Result<&Runtime> {
@@ -142,7 +150,11 @@ impl Source for HttpSource {
         };
         let body = self.fetch(transfer)?;
         let object = self.object.insert(object);
-        decoded(Box::new(body), &object.codings, &self.resource.address().to_string())
+        let body: Box<dyn Stream> = match self.observer.take().filter(|_| !object.codings.is_empty()) {
+            Some(observer) => Box::new(Observed { stream: body, observer }),
+            None => Box::new(body),
+        };
+        decoded(body, &object.codings, &self.resource.address().to_string())
     }
 
     fn read(&mut self, ranges: Vec<Range<u64>>) -> Result<Box<dyn Stream>> {
@@ -171,6 +183,40 @@ impl Source for HttpSource {
 
     fn file_name(&self) -> Option<Vec<u8>> {
         self.resource.address().file_name()
+    }
+
+    fn served(&self) -> Option<String> {
+        let object = self.object.as_ref()?;
+        let kind = object.content_type.as_deref().and_then(|kind| kind.split(';').next()).unwrap_or_default().trim();
+        let kind = kind.chars().take(60).collect::<String>().to_ascii_lowercase();
+        let text = kind.starts_with("text/") || kind.ends_with("json") || kind.ends_with("xml");
+        let moved = object.final_url != *self.resource.address();
+        match (text, moved) {
+            (true, true) => Some(format!("served as {kind} by {}", object.final_url)),
+            (true, false) => Some(format!("served as {kind}")),
+            (false, true) => Some(format!("served by {}", object.final_url)),
+            (false, false) => None,
+        }
+    }
+
+    fn observe_encoded(&mut self, observer: Option<Observer>) {
+        self.observer = observer;
+    }
+}
+
+/// A stream that somebody looks at.
+struct Observed {
+    stream: Body,
+    observer: Observer,
+}
+
+impl Stream for Observed {
+    fn next(&mut self) -> Result<Option<Piece>> {
+        let piece = self.stream.next()?;
+        if let Some(piece) = &piece {
+            (self.observer)(piece)?;
+        }
+        Ok(piece)
     }
 }
 

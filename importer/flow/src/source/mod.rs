@@ -13,7 +13,10 @@ pub use file::FileSource;
 pub use http::HttpSource;
 pub use stdin::StdinSource;
 
-use crate::{Result, Stream};
+use crate::{Piece, Result, Stream};
+
+/// Who sees bytes pass. What it refuses ends the stream.
+pub type Observer = Box<dyn FnMut(&Piece) -> Result<()> + Send>;
 
 /// Whether both are web addresses with the same scheme, host and port, so that what identifies us to the one may be sent
 /// to the other.
@@ -68,9 +71,13 @@ pub trait Source: Send {
         None
     }
 
-    /// What else is known of where it came from, once something was read, to understand an answer that is no disk:
-    /// `served as text/html by https://portal.lan/login`. For words only: nothing is decided by it.
+    /// What speaks against its being a disk, once something was read: `served as text/html by https://portal.lan/login`.
+    /// For the words of a refusal only; nothing is decided by it.
     fn served(&self) -> Option<String> {
         None
     }
+
+    /// From the next `open` on, `observer` sees the bytes as they were sent where that is not what `open` gives, because
+    /// the server encoded them for the way.
+    fn observe_encoded(&mut self, _observer: Option<Observer>) {}
 }

@@ -146,6 +146,41 @@ fn the_name_must_be_plain() {
     assert!(find(&many, None, "DISK0.img").is_err());
 }
 
+proptest::proptest! {
+    /// A list is whatever a server sends.
+    #[test]
+    fn any_bytes_are_read(parts in proptest::collection::vec(0..PARTS.len(), 0..40), noise: Vec<u8>) {
+        let mut bytes: Vec<u8> = parts.iter().flat_map(|part| PARTS[*part].bytes()).collect();
+        for name in [Some(&b"d"[..]), None] {
+            drop(List::read(&bytes, None, Family::Sha2).find(None, name));
+        }
+        bytes.extend(noise);
+        drop(List::read(&bytes, Some(Algorithm::Md5), Family::Unknown).find(Some(Algorithm::Md5), Some(b"d")));
+    }
+}
+
+const PARTS: [&str; 19] = [
+    A,
+    B,
+    "\n",
+    "\r\n",
+    " ",
+    "  ",
+    " *",
+    "d",
+    "./",
+    "\\",
+    "(",
+    ")",
+    " = ",
+    "SHA256",
+    "# ",
+    " HASH",
+    ":",
+    "- ",
+    "-----BEGIN PGP SIGNED MESSAGE-----\n",
+];
+
 #[test]
 fn what_is_no_list_says_so() {
     let page = "<!DOCTYPE html>\n<html><body>Not here</body></html>\n";
