@@ -32,17 +32,20 @@ fn opened(name: &str, from: &From) -> Result<Box<dyn Source>> {
     };
     match scheme.as_str() {
         "http" | "https" => Ok(Box::new(HttpSource::open(name, config(from)?)?)),
-        "s3" | "gs" => {
-            let object = object_store::object(name, from, |name| std::env::var_os(name))?;
-            // Its credentials sign the address, and go nowhere else.
-            let config = HttpConfig { user: None, password: None, ..config(from)? };
-            Ok(Box::new(HttpSource::located(object, config)?))
-        }
+        "s3" | "gs" => stored(name, from, config(from)?),
         _ => Err(Error::new(
             Kind::Usage,
             format!("sources of the kind {scheme}:// can't be read; http://, https://, s3://, gs://, a path and - can"),
         )),
     }
+}
+
+/// An object in a store.
+fn stored(name: &str, from: &From, config: HttpConfig) -> Result<Box<dyn Source>> {
+    let object = object_store::object(name, from, |name| env::var_os(name))?;
+    // Its credentials sign the address, and go nowhere else.
+    let config = HttpConfig { user: None, password: None, ..config };
+    Ok(Box::new(HttpSource::located(object, config)?))
 }
 
 /// Opens a list of checksums for the image `image`. What identifies us there is not for other servers.
@@ -51,11 +54,14 @@ pub fn open_list(name: &str, image: &str, from: &From) -> Result<Box<dyn Source>
         Some("http" | "https") if !same_origin(name, image) => {
             Ok(Box::new(HttpSource::open(name, config(from)?.without_credentials())?))
         }
-        // A signature tells less than a password, but it is one more to guess it by.
-        list @ Some("s3" | "gs") if from.user.is_some() && scheme(image).as_deref() != list => {
-            let message =
-                format!("--checksum-url {name}: --user is for the image, which is elsewhere: fetch the list first");
-            Err(Error::new(Kind::Usage, message))
+        list @ Some("s3" | "gs") if scheme(image).as_deref() != list => {
+            // A signature tells less than a password, but it is one more thing to guess it by.
+            if from.user.is_some() {
+                let message =
+                    format!("--checksum-url {name}: --user is for the image, which is elsewhere: fetch the list first");
+                return Err(Error::new(Kind::Usage, message));
+            }
+            stored(name, from, config(from)?.without_credentials())
         }
         _ => opened(name, from),
     }

@@ -208,7 +208,15 @@ fn an_object_in_a_bucket_has_a_name_too() {
     with(&list).succeeded();
     place.assert_copied(&made.raw(), "from a bucket");
     with(&wrong).failed(7);
-    // Keys are for the image; another place has its own.
+    // Headers and keys are for the image; another place has its own.
+    let lists = Server::start(move |_| Reply::ok(right.clone()));
+    let mut command = place.copy(&made.path);
+    command.env("AWS_ENDPOINT_URL", lists.url("")).args(["--header", "X-Auth-Token: token"]);
+    command.env("AWS_ACCESS_KEY_ID", store::KEY_ID).env("AWS_SECRET_ACCESS_KEY", store::SECRET);
+    run(command.args(["--checksum-url", "s3://bucket/SUMS"])).succeeded();
+    assert!(lists.seen().iter().all(|seen| seen.header("x-auth-token").is_none()), "{:?}", lists.seen());
+    assert!(!lists.seen().is_empty());
+    place.assert_copied(&made.raw(), "by a list in a bucket");
     let secret = place.file("secret", "sesame");
     let mut command = place.copy(&made.path);
     command.args(["--progress", "none", "--user", "ali", "--checksum-url", "s3://bucket/SUMS", "--password-file"]);
