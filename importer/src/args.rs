@@ -46,6 +46,10 @@ pub struct Copy {
     /// Reserve the space for the whole disk
     #[arg(long)]
     pub preallocate: bool,
+    /// Keep what is done beside a file, or on the device, when the copy is interrupted, even by SIGKILL; the same command
+    /// again goes on from there, if the source is still the same
+    #[arg(long)]
+    pub resume: bool,
     /// What the image, as received, must hash to; all that are given must match
     ///
     /// ALG is md5, sha1, sha256, sha512, streebog256 or streebog512. The hash is of the file as its publisher has it, before

@@ -100,11 +100,25 @@ impl Job<'_> {
         })
     }
 
+    /// Copies; from the start when the source has become another meanwhile, so that the disk is never of two.
     fn copy(&self) -> Result<Outcome> {
+        for restart in 1..=RESTARTS {
+            match self.attempt() {
+                Err(error) if error.kind() == Kind::Changed => {
+                    crate::complain(&format!("{error}; starting over, attempt {} of {}", restart + 1, RESTARTS + 1));
+                }
+                result => return result,
+            }
+        }
+        self.attempt()
+    }
+
+    fn attempt(&self) -> Result<Outcome> {
         let args = self.args;
         let mut settings = source::settings(&args.from)?;
         settings.spool_limit = args.spool_limit.0;
         settings.checksums = args.checksum.clone();
+        settings.notice = crate::complain;
         let mut source = source::open(&args.source, &args.from)?;
         for List { algorithm, place } in &args.checksum_url {
             let mut list = source::open_list(place, &args.source, &args.from)?;
@@ -113,6 +127,8 @@ impl Job<'_> {
         let sink = {
             // Whoever gives up the target waits until it is known what there is to give up.
             let mut claim = lock(&self.claim);
+            // That of the attempt before may hold a lock on the target.
+            *claim = Claim::default();
             let sink = target(args)?;
             *claim = sink.claim();
             sink
@@ -120,8 +136,19 @@ impl Job<'_> {
         if let Some(directory) = spool_directory(&args.target) {
             settings.spool_directory = directory;
         }
-        *lock(&self.watch) = Some(Watch::start(args.progress, Arc::clone(&self.progress))?);
-        import(&mut *source, sink, &settings, Arc::clone(&self.progress))
+        let mut watch = lock(&self.watch);
+        if watch.is_none() {
+            *watch = Some(Watch::start(args.progress, Arc::clone(&self.progress))?);
+        }
+        drop(watch);
+        let result = import(&mut *source, sink, &settings, Arc::clone(&self.progress));
+        if let Err(error) = &result
+            && matches!(error.kind(), Kind::NotUsable | Kind::Unsafe | Kind::Mismatch)
+        {
+            // It would fail again where it goes on, or hide where it went wrong.
+            lock(&self.claim).discard();
+        }
+        result
     }
 
     fn stop_watch(&self) {
@@ -140,6 +167,7 @@ impl Job<'_> {
                     "; {name} has a part of the disk, and zeros where it begins, so that nothing boots it: copy again"
                 )
             }
+            Left::Resumable => format!("; run the same command again to continue at {name}"),
             Left::Untouched if is_null(name) => String::new(),
             Left::Untouched if Path::new(name).exists() => format!("; {name} is as it was"),
             Left::Untouched => format!("; nothing is left at {name}"),
@@ -157,6 +185,9 @@ impl Job<'_> {
     }
 }
 
+/// How often a copy starts over because its source has changed: a source that is written to all the time has no disk.
+const RESTARTS: usize = 2;
+
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -166,8 +197,11 @@ fn is_null(target: &str) -> bool {
 }
 
 fn target(args: &Copy) -> Result<Box<dyn Sink>> {
-    let options = Options { size: args.size.map(|size| size.0), preallocate: args.preallocate };
+    let options = Options { size: args.size.map(|size| size.0), preallocate: args.preallocate, resume: args.resume };
     if is_null(&args.target) {
+        if args.resume {
+            return Err(Error::new(Kind::Usage, "--resume needs a target that keeps something; null: does not"));
+        }
         return Ok(Box::new(NullSink::default()));
     }
     match args.target.split_once(':') {
@@ -191,8 +225,9 @@ fn spool_directory(target: &str) -> Option<std::path::PathBuf> {
 fn summary(outcome: &Outcome, target: &str, elapsed: Duration) -> String {
     let wrappers = outcome.image.wrappers.iter().map(|wrapper| format!("{wrapper} "));
     let speed = report::per_second(outcome.source_bytes, elapsed);
+    let earlier = outcome.resumed_from.map(|bytes| format!("{} before, ", size::human(bytes))).unwrap_or_default();
     format!(
-        "{target}: {} from {}{} ({} received, {} written, {}) in {:.1} s, {}/s",
+        "{target}: {} from {}{} ({earlier}{} received, {} written, {}) in {:.1} s, {}/s",
         size::human(outcome.target_size),
         wrappers.collect::<String>(),
         outcome.image.format,

@@ -26,6 +26,8 @@ pub struct Report {
     target: Option<Target>,
     #[serde(skip_serializing_if = "Option::is_none")]
     mode: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    resumed_from: Option<u64>,
     duration_seconds: f64,
     average_bytes_per_second: u64,
 }
@@ -78,6 +80,7 @@ impl Report {
                 reference: target.to_owned(),
             }),
             mode: Some(outcome.mode.name()),
+            resumed_from: outcome.resumed_from,
             ..Self::ended(0, "Completed", "the disk is complete", bytes, elapsed)
         }
     }
@@ -102,6 +105,7 @@ impl Report {
             image: None,
             target: None,
             mode: None,
+            resumed_from: None,
             duration_seconds: elapsed.as_secs_f64(),
             average_bytes_per_second: per_second(bytes, elapsed),
         }

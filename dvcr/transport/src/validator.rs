@@ -1,5 +1,7 @@
 //! What proves that two answers are parts of the same object.
 
+use std::fmt;
+
 use hyper::HeaderMap;
 use hyper::header::{DATE, ETAG, HeaderName, LAST_MODIFIED};
 
@@ -45,6 +47,20 @@ impl Validator {
     }
 }
 
+/// As a text that is equal only for the proof of the same object: to be kept for a later process.
+impl fmt::Display for Validator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.proof {
+            Proof::Etag(etag) => write!(f, "ETag {etag}")?,
+            Proof::Modified(date) => write!(f, "Last-Modified {date}")?,
+        }
+        match self.len {
+            Some(len) => write!(f, ", {len} bytes"),
+            None => Ok(()),
+        }
+    }
+}
+
 /// RFC 9110, 8.8.3: `entity-tag = [ weak ] opaque-tag`, and the tag is quoted.
 fn is_strong(etag: &str) -> bool {
     etag.strip_prefix('"').and_then(|etag| etag.strip_suffix('"')).is_some_and(|etag| !etag.contains('"'))
@@ -84,6 +100,14 @@ mod tests {
         assert!(found.proves(&find(&[("last-modified", DAY)], Some(7)).unwrap()));
         assert!(!found.proves(&find(&[("last-modified", DAY)], Some(8)).unwrap()));
         assert!(!found.proves(&find(&[("last-modified", NEXT)], Some(7)).unwrap()));
+    }
+
+    #[test]
+    fn its_text_tells_objects_apart() {
+        let text = |lines: &[_], len| find(lines, len).unwrap().to_string();
+        assert_eq!(text(&[("etag", "\"a\"")], Some(7)), "ETag \"a\", 7 bytes");
+        assert_eq!(text(&[("last-modified", DAY)], Some(7)), format!("Last-Modified {DAY}, 7 bytes"));
+        assert_ne!(text(&[("etag", "\"a\"")], None), text(&[("etag", "\"a\"")], Some(7)));
     }
 
     #[test]

@@ -18,6 +18,8 @@ pub enum Kind {
     Usage,
     /// The source failed and may work later.
     Transient,
+    /// The source is another than when the import began. It may be imported from the start.
+    Changed,
     /// The source refused for good: not there, not allowed, not trusted.
     Refused,
     /// Not a usable disk image.
@@ -37,7 +39,7 @@ impl Kind {
         match self {
             Self::Ours => 1,
             Self::Usage => 2,
-            Self::Transient => 3,
+            Self::Transient | Self::Changed => 3,
             Self::Refused => 4,
             Self::NotUsable => 5,
             Self::Unsafe => 6,
@@ -52,7 +54,7 @@ impl Kind {
         match self {
             Self::Ours => "InternalError",
             Self::Usage => "InvalidRequest",
-            Self::Transient => "SourceFailed",
+            Self::Transient | Self::Changed => "SourceFailed",
             Self::Refused => "SourceRefused",
             Self::NotUsable => "NotADiskImage",
             Self::Unsafe => "UnsafeImage",

@@ -1,6 +1,8 @@
 //! One import, from source to sink.
 
 mod ranged;
+mod raw;
+mod resume;
 mod streamed;
 
 use std::path::PathBuf;
@@ -33,6 +35,10 @@ pub struct Settings {
     pub disk: Option<String>,
     /// What the bytes as received must hash to. With any, the whole source is read, once, in order.
     pub checksums: Vec<Checksum>,
+    /// After how many bytes of the source a checkpoint is made, where the sink keeps them.
+    pub checkpoint_every: u64,
+    /// Told of what a person should know and that is no error, in one line: that a copy starts over, and why.
+    pub notice: fn(&str),
 }
 
 impl Default for Settings {
@@ -44,6 +50,8 @@ impl Default for Settings {
             threads: std::thread::available_parallelism().map_or(2, usize::from),
             disk: None,
             checksums: Vec::new(),
+            checkpoint_every: CHECKPOINT_EVERY,
+            notice: |line| tracing::info!("{line}"),
         }
     }
 }
@@ -89,6 +97,8 @@ pub struct Outcome {
     pub bytes_written: u64,
     /// Size of the finished target in bytes.
     pub target_size: u64,
+    /// How many bytes of the source were read by an earlier import that this one has continued.
+    pub resumed_from: Option<u64>,
 }
 
 /// An import under way: what all ways of reading need.
@@ -250,6 +260,10 @@ fn append(piece: crate::Piece, into: &mut Vec<u8>) {
         crate::Piece::Hole(len) => into.resize(into.len() + usize::try_from(len).unwrap_or(0), 0),
     }
 }
+
+/// A kill costs so much that has to be read again: at a gigabit, half a second. A checkpoint waits for the disk to be done
+/// with what was written, which is at most three windows of writeback behind, and for two small files.
+const CHECKPOINT_EVERY: u64 = 64 << 20;
 
 /// The share of the memory that is queued for the writers: with 64 MiB, 4 MiB, which is eight jobs for each of two
 /// threads. More only waits longer, and what waits has left the caches.

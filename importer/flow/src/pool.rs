@@ -44,6 +44,16 @@ struct State {
     failed: bool,
 }
 
+impl State {
+    /// Why a thread failed, if one did.
+    fn outcome(&mut self) -> Result<()> {
+        if self.failed {
+            return Err(self.error.take().unwrap_or_else(|| Error::new(Kind::Ours, "a writer has stopped")));
+        }
+        Ok(())
+    }
+}
+
 impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
         // A thread that panicked while it held the lock has already ended the import; see `run`.
@@ -91,9 +101,7 @@ impl Pool {
         while !state.failed && state.in_flight > 0 && state.in_flight + job.1 > self.budget {
             state = self.shared.room.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-        if state.failed {
-            return Err(state.error.take().unwrap_or_else(|| Error::new(Kind::Ours, "a writer has stopped")));
-        }
+        state.outcome()?;
         state.in_flight += job.1;
         state.jobs.push_back(job);
         drop(state);
@@ -101,16 +109,22 @@ impl Pool {
         Ok(())
     }
 
+    /// Waits until everything that was submitted is done. Costs the time in which the threads have nothing to do.
+    pub(crate) fn drain(&mut self) -> Result<()> {
+        self.flush()?;
+        let mut state = self.shared.state();
+        while !state.failed && state.in_flight > 0 {
+            state = self.shared.room.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.outcome()
+    }
+
     /// Waits until everything is done; gives the sink back.
     pub(crate) fn finish(mut self) -> Result<Box<dyn Sink>> {
         let flushed = self.flush();
         self.stop();
         flushed?;
-        let mut state = self.shared.state();
-        if state.failed {
-            return Err(state.error.take().unwrap_or_else(|| Error::new(Kind::Ours, "a writer has stopped")));
-        }
-        drop(state);
+        self.shared.state().outcome()?;
         let shared = std::mem::replace(&mut self.shared, Arc::new(Shared::empty()));
         match Arc::try_unwrap(shared) {
             Ok(shared) => Ok(shared.sink),

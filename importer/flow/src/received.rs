@@ -50,6 +50,21 @@ impl Account {
         }))
     }
 
+    /// Takes what passed; also into the cheap checksum if the passes are to be compared.
+    pub(crate) fn take(&self, piece: &Piece, compare: bool) -> Result<()> {
+        // Nobody asks for the totals before the end, so it does no harm to wait for the hash while they are held.
+        let mut totals = self.totals();
+        totals.bytes += piece.len();
+        // A hole is in a local file, which is known to be the same by its time stamps.
+        if let (Piece::Bytes(bytes), true) = (piece, compare) {
+            totals.crc.update(bytes);
+        }
+        match &totals.hashing {
+            Some(hashing) => hashing.push(piece),
+            None => Ok(()),
+        }
+    }
+
     /// Length and cheap checksum of what passed.
     pub(crate) fn identity(&self) -> (u64, u32) {
         let totals = self.totals();
@@ -97,22 +112,13 @@ impl Received {
 impl Stream for Received {
     fn next(&mut self) -> Result<Option<Piece>> {
         let piece = self.stream.next()?;
-        // Nobody asks for the totals before the end, so it does no harm to wait for the hash while they are held.
-        let mut totals = self.account.totals();
-        let Some(piece) = piece else {
-            totals.ended = true;
-            return Ok(None);
-        };
-        self.progress.receive(piece.len());
-        totals.bytes += piece.len();
-        // A hole is in a local file, which is known to be the same by its time stamps.
-        if let (Piece::Bytes(bytes), true) = (&piece, self.compare) {
-            totals.crc.update(bytes);
+        match &piece {
+            Some(piece) => {
+                self.progress.receive(piece.len());
+                self.account.take(piece, self.compare)?;
+            }
+            None => self.account.totals().ended = true,
         }
-        if let Some(hashing) = &totals.hashing {
-            hashing.push(&piece)?;
-        }
-        drop(totals);
-        Ok(Some(piece))
+        Ok(piece)
     }
 }

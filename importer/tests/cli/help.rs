@@ -42,6 +42,7 @@ fn help_has_every_option_of_the_contract() {
         "--memory",
         "--size",
         "--preallocate",
+        "--resume",
         "--checksum",
         "--checksum-url",
         "--spool-limit",

@@ -15,4 +15,5 @@ mod pages;
 mod program;
 mod qemu_is_wrong;
 mod report;
+mod resume;
 mod retries;

@@ -3,8 +3,8 @@
 use super::Plan;
 use super::op::Op;
 use super::pending::Pending;
-use super::span::{host_end, host_start};
-use crate::{Error, Kind, Page, Result};
+use super::span::{host_end, host_start, part_of};
+use crate::{Body, Error, Extent, Kind, Page, Result};
 
 impl Plan {
     /// The next pages to fetch, in file order: at most 1 MiB of them, or none when all are read or the window is full of
@@ -83,5 +83,30 @@ impl Plan {
     /// Forgets the data found so far: for those who only want to know what is there.
     pub fn forget_data(&mut self) {
         self.pending = Pending::default();
+    }
+
+    /// Forgets the data found so far that an earlier plan of the same file had pushed when its head was at `host`, but
+    /// for what belongs below the guest offset `keep`. What a unit that crosses `host` holds is not forgotten.
+    pub fn forget_before(&mut self, host: u64, keep: u64) {
+        let file_end = self.file_len.unwrap_or(u64::MAX);
+        let before = std::mem::take(&mut self.pending);
+        for extent in before.iter() {
+            match extent.body {
+                Body::Data { at } => {
+                    let kept = keep.saturating_sub(extent.guest.0).min(extent.len);
+                    let done = host.saturating_sub(at.0).clamp(kept, extent.len);
+                    self.remember(part_of(extent, 0, kept));
+                    self.remember(part_of(extent, done, extent.len - done));
+                }
+                _ if extent.guest.0 < keep || host_end(extent).min(file_end) > host => self.remember(extent.clone()),
+                _ => {}
+            }
+        }
+    }
+
+    fn remember(&mut self, extent: Extent) {
+        if extent.len > 0 {
+            self.pending.insert(extent);
+        }
     }
 }

@@ -16,6 +16,22 @@ impl Target {
     }
 
     fn apply(&mut self, ops: &mut Vec<Op>) {
+        self.carry_out(ops, false);
+    }
+
+    /// The same where a plan before this one did a part already.
+    fn again(&mut self, ops: &mut Vec<Op>) {
+        self.carry_out(ops, true);
+    }
+
+    /// Loses what lies below `end`.
+    fn lose(&mut self, end: u64) {
+        let end = self.disk.len().min(end as usize);
+        self.disk[..end].fill(0xaa);
+        self.written[..end].fill(false);
+    }
+
+    fn carry_out(&mut self, ops: &mut Vec<Op>, again: bool) {
         for op in ops.drain(..) {
             let (guest, bytes) = match op {
                 Op::Write { guest, bytes } => (guest.0 as usize, bytes.to_vec()),
@@ -25,7 +41,7 @@ impl Target {
                 }
             };
             let range = guest..guest + bytes.len();
-            assert!(self.written[range.clone()].iter().all(|written| !written), "{range:?} is written twice");
+            assert!(again || self.written[range.clone()].iter().all(|written| !written), "{range:?} is written twice");
             self.written[range.clone()].fill(true);
             self.disk[range].copy_from_slice(&bytes);
         }
@@ -199,6 +215,84 @@ fn any_layout_comes_out_right_by_ranges() {
         for (tables, gap) in [(32 << 20, 0), (10_000, 0), (40_000, 4096), (32 << 20, 1 << 20)] {
             ranged(&built, tables, gap, &mut random)
                 .unwrap_or_else(|error| panic!("{shape:?} {seed} {tables} {gap}: {error}"));
+        }
+    }
+}
+
+/// Reads by ranges up to `stop` bytes of data, then anew with all that was done forgotten, but for what lies below `keep`
+/// of the guest, which the second target does not get from the first.
+fn resumed(built: &Built, tables: u64, stop: u64, keep: u64, random: &mut Random) -> Result<u64> {
+    let file_len = built.file.len() as u64;
+    let mut target = Target::new(built.disk.len());
+    let mut from = None;
+    loop {
+        let (mut ops, mut pushed, mut window) = (Vec::new(), 0, 0);
+        let format = Qcow2::open(&built.file[..built.file.len().min(65536)], Some(file_len))?;
+        let mut plan = Plan::ranged(Box::new(format), file_len, Limits { held: 0, tables }, &mut ops)?;
+        let stopped = 'all: loop {
+            loop {
+                let batch = plan.page_batch();
+                for page in &batch {
+                    let end = page.end().min(file_len);
+                    plan.supply(page, &built.file[page.at.0 as usize..end as usize], &mut ops)?;
+                }
+                target.again(&mut ops);
+                if batch.is_empty() {
+                    break;
+                }
+            }
+            match from {
+                Some((last, _)) if window < last => plan.forget_before(u64::MAX, keep),
+                Some((last, host)) if window == last => plan.forget_before(host, keep),
+                _ => {}
+            }
+            let runs = plan.data_runs(0);
+            if runs.is_empty() && plan.is_complete() {
+                break None;
+            }
+            for run in runs {
+                plan.seek(run.start);
+                let mut at = run.start;
+                while at < run.end {
+                    let len = (1 + random.below(9_000)).min(run.end - at);
+                    let chunk = Bytes::copy_from_slice(&built.file[at as usize..(at + len) as usize]);
+                    plan.push(Piece::Bytes(chunk), &mut ops)?;
+                    target.again(&mut ops);
+                    at += len;
+                    pushed += len;
+                    if from.is_none() && pushed >= stop {
+                        break 'all Some((window, at));
+                    }
+                }
+                plan.end_run()?;
+            }
+            window += 1;
+        };
+        if stopped.is_none() {
+            plan.end_ranged(&mut ops)?;
+            target.again(&mut ops);
+            target.check(&built.disk);
+            return Ok(pushed);
+        }
+        target.lose(keep);
+        from = stopped;
+    }
+}
+
+#[test]
+fn any_layout_comes_out_right_when_it_was_begun_before() {
+    for (shape, seed) in shapes() {
+        let built = build(shape, seed);
+        let mut random = Random::new(seed);
+        for tables in [32 << 20, 10_000] {
+            let all = resumed(&built, tables, u64::MAX, 0, &mut random).unwrap();
+            for keep in [0, 10_000] {
+                let stop = random.below(all.max(1));
+                let again = resumed(&built, tables, stop, keep, &mut random)
+                    .unwrap_or_else(|error| panic!("{shape:?} {seed} {tables} {stop} {keep}: {error}"));
+                let unit = 2 << shape.cluster_bits;
+                assert!(keep > 0 || again <= all - stop + unit, "{shape:?} {seed}: {again} of {all} after {stop}");
+            }
         }
     }
 }

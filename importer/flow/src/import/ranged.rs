@@ -3,6 +3,7 @@
 use importer_disk::plan::{Op, Plan};
 use importer_disk::{Format, Page};
 
+use super::resume::Place;
 use super::{Import, Mode, Outcome, append, describe, piece};
 use crate::image::Image;
 use crate::pool::Pool;
@@ -10,12 +11,15 @@ use crate::{Error, Kind, Result};
 
 impl Import<'_> {
     pub(super) fn ranged(mut self, format: Box<dyn Format>, len: u64, mut pool: Pool) -> Result<Outcome> {
+        let mut trail = self.trail(format.name(), pool.sink())?;
+        let from = trail.from();
+        let keep = pool.sink().forgets_below();
         let mut ops = Vec::new();
         let mut plan = Plan::ranged(format, len, self.limits(), &mut ops)?;
         // The start of the file came to tell what it is; of the rest, only what is asked for will.
         self.progress.expect(self.progress.received());
         let mut prepared = false;
-        loop {
+        for window in 0.. {
             self.read_pages(&mut plan, &mut ops)?;
             if !prepared && let Some(geometry) = plan.geometry() {
                 pool.sink().prepare(geometry.virtual_size)?;
@@ -24,9 +28,17 @@ impl Import<'_> {
             if prepared {
                 pool.submit(&mut ops)?;
             }
+            match from {
+                Some(from) if window < from.window => plan.forget_before(u64::MAX, keep),
+                Some(from) if window == from.window => plan.forget_before(from.offset, keep),
+                _ => {}
+            }
             let runs = plan.data_runs(GAP);
-            if runs.is_empty() && plan.page_batch().is_empty() {
-                break;
+            if runs.is_empty() {
+                if plan.is_complete() {
+                    break;
+                }
+                continue;
             }
             self.progress.expect(runs.iter().map(|run| run.end - run.start).sum());
             let mut stream = self.source.read(runs.clone())?;
@@ -37,8 +49,10 @@ impl Import<'_> {
                     let next = stream.next()?.ok_or_else(|| ended(at))?;
                     at += next.len();
                     self.progress.receive(next.len());
+                    trail.advance(next.len());
                     plan.push(piece(next), &mut ops)?;
                     pool.submit(&mut ops)?;
+                    trail.checkpoint(Place { window, offset: at }, &mut pool)?;
                 }
                 plan.end_run()?;
             }
@@ -55,6 +69,7 @@ impl Import<'_> {
             source_digest: None,
             bytes_written: written.data,
             target_size: written.size,
+            resumed_from: trail.resumed_from(),
         })
     }
 

@@ -1,28 +1,46 @@
 //! Reading in order: in one pass where that is possible, in more or with a spool where it is not.
 
-use importer_disk::GuestOffset;
-use importer_disk::plan::{Op, Pass, Plan};
-use importer_disk::raw::RawStream;
+use importer_disk::plan::{Pass, Plan};
 
+use super::resume::Trail;
 use super::{Import, Mode, Outcome, describe, piece};
 use crate::image::{Access, Image, Reader, reader};
 use crate::pool::Pool;
 use crate::received::Account;
 use crate::spool::Spool;
 use crate::unwrap::Unwrapped;
-use crate::{Error, Kind, Piece, Result, Stream};
+use crate::{Error, Kind, Result, Stream};
 
 impl Import<'_> {
     pub(super) fn streamed(self, opened: Unwrapped, account: Account, pool: Pool) -> Result<Outcome> {
+        let reader = reader(&opened.head, self.inner_len(&opened), Access::Streamed)?;
+        if let Reader::Raw { cdrom } = reader
+            && opened.wrappers.is_empty()
+            && self.source.ranges()
+        {
+            let trail = self.trail("raw", pool.sink())?;
+            return self.raw(opened, cdrom, account, pool, trail);
+        }
+        self.start_over(self.no_way_back(&opened), pool.sink())?;
         self.progress.expect(self.source.len().unwrap_or(0));
-        match reader(&opened.head, self.inner_len(&opened), Access::Streamed)? {
+        match reader {
             Reader::Format(format) => self.planned(opened, format, account, pool),
-            Reader::Raw { cdrom } => self.raw(opened, cdrom, &account, pool),
+            Reader::Raw { cdrom } => self.raw(opened, cdrom, account, pool, Trail::default()),
+        }
+    }
+
+    /// Why what comes in order can't be continued in the middle.
+    fn no_way_back(&self, opened: &Unwrapped) -> &'static str {
+        match () {
+            () if !opened.wrappers.is_empty() => "the image is compressed or in an archive, and read from its start",
+            () if !self.source.ranges() => "the source can only be read from its start",
+            () if !self.settings.checksums.is_empty() => "the image is read from its start for its checksum",
+            () => "the image is read from its start",
         }
     }
 
     /// The length of the image file, where nothing is wrapped around it.
-    fn inner_len(&self, opened: &Unwrapped) -> Option<u64> {
+    pub(super) fn inner_len(&self, opened: &Unwrapped) -> Option<u64> {
         self.source.len().filter(|_| opened.wrappers.is_empty())
     }
 
@@ -56,7 +74,7 @@ impl Import<'_> {
             }
             if pass_account.identity() != account.identity() {
                 let message = format!("{} changed while it was read; try again", self.source.name());
-                return Err(Error::new(Kind::Transient, message));
+                return Err(Error::new(Kind::Changed, message));
             }
             // Every pass has its own hash: the next one brings what this one let go, and who can forge a CRC must not get
             // other bytes past a checksum. And before the parser complains of what is missing: the checksum knows why.
@@ -70,7 +88,7 @@ impl Import<'_> {
             let again = self.open(&pass_account)?;
             if again.head != head || again.wrappers != wrappers {
                 let message = format!("{} changed while it was read; try again", self.source.name());
-                return Err(Error::new(Kind::Transient, message));
+                return Err(Error::new(Kind::Changed, message));
             }
             stream = again.stream;
         };
@@ -93,73 +111,7 @@ impl Import<'_> {
             source_digest,
             bytes_written: written.data,
             target_size: written.size,
-        })
-    }
-
-    /// A raw disk: what comes is what is written, except perhaps its end.
-    fn raw(self, opened: Unwrapped, cdrom: bool, account: &Account, mut pool: Pool) -> Result<Outcome> {
-        // Up to 512 bytes fewer, if it turns out to be a fixed VHD: a target that just fits is not refused for them.
-        let len = self.inner_len(&opened);
-        pool.sink().prepare(len.map(|len| len.saturating_sub(importer_disk::SECTOR)))?;
-        let Unwrapped { head, mut stream, wrappers } = opened;
-        let mut raw = RawStream::new();
-        let mut ops = Vec::new();
-        let mut at = 0;
-        while let Some(next) = stream.next()? {
-            match next {
-                Piece::Bytes(bytes) => {
-                    if let Some(bytes) = raw.push(bytes) {
-                        let guest = GuestOffset(at);
-                        at += bytes.len() as u64;
-                        ops.push(Op::Write { guest, bytes });
-                    }
-                }
-                Piece::Hole(len) => {
-                    let (bytes, zeros) = raw.skip(len);
-                    let guest = GuestOffset(at);
-                    at += bytes.len() as u64;
-                    if !bytes.is_empty() {
-                        ops.push(Op::Write { guest, bytes });
-                    }
-                    ops.push(Op::Zero { guest: GuestOffset(at), len: zeros });
-                    at += zeros;
-                }
-            }
-            pool.submit(&mut ops)?;
-        }
-        let source_digest = account.check(&self.settings.checksums, &self.source.name())?;
-        let end = raw.finish()?;
-        if end.vhd.is_none() && !cdrom {
-            importer_disk::probe::whole(&head, end.data_len)?;
-        }
-        if let Some(bytes) = end.rest {
-            ops.push(Op::Write { guest: GuestOffset(at), bytes });
-        }
-        if end.virtual_size > end.data_len {
-            ops.push(Op::Zero { guest: GuestOffset(end.data_len), len: end.virtual_size - end.data_len });
-        }
-        pool.submit(&mut ops)?;
-        let written = pool.finish()?.finish(end.virtual_size)?;
-        let format = match (&end.vhd, cdrom) {
-            (Some(_), _) => "vhd",
-            (None, true) => "iso",
-            (None, false) => "raw",
-        };
-        let image = Image {
-            wrappers,
-            format,
-            virtual_size: Some(end.virtual_size),
-            allocated: Some(written.data),
-            cdrom: cdrom && end.vhd.is_none(),
-            features: Vec::new(),
-        };
-        Ok(Outcome {
-            image,
-            mode: Mode::Streaming,
-            source_bytes: self.progress.received(),
-            source_digest,
-            bytes_written: written.data,
-            target_size: written.size,
+            resumed_from: None,
         })
     }
 

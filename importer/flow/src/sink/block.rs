@@ -4,19 +4,22 @@ mod erase;
 mod head;
 
 use std::fs::{File, OpenOptions};
-use std::io::{Seek, SeekFrom};
+use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::OFlags;
 
 use self::erase::{ERASE_MIN, Eraser};
-use self::head::{HEAD, Head};
+use self::head::{Found, HEAD, Head};
+use super::claim::Forget;
 use super::fault::{failed, write_failed};
+use super::sample::{Marks, Sample};
+use super::stored::Stored;
 use super::writer::Writer;
-use super::{Claim, Options, Written, zeros};
+use super::{Claim, Earlier, Options, Written, zeros};
 use crate::{Error, Kind, Result, Sink};
 
 /// A block device, which may hold anything before and shows the disk afterwards, byte for byte.
@@ -24,6 +27,7 @@ use crate::{Error, Kind, Result, Sink};
 /// - It is opened exclusively: a mounted one is refused.
 /// - Its first MiB is zeroed before anything else is written and written last, so that neither an old nor a half disk
 ///   ever looks complete. That MiB is held in memory.
+/// - With [`Options::resume`] checkpoints lie in that MiB until then, so they go where the device goes.
 /// - Zeros are erased and not written where the device can do it and reads zeros afterwards, and written where not.
 /// - What lies behind the disk stays as it was, but for the sector in which the disk ends (and the first MiB): the rest
 ///   of it is zeros.
@@ -33,7 +37,7 @@ use crate::{Error, Kind, Result, Sink};
 /// - Dirty pages are bounded, so a slow disk holds up the import and not the memory of its container.
 #[derive(Debug)]
 pub struct BlockSink {
-    device: File,
+    device: Arc<File>,
     name: String,
     options: Options,
     /// The size of the device in bytes.
@@ -47,6 +51,10 @@ pub struct BlockSink {
     claim: Claim,
     data: AtomicU64,
     writer: Writer,
+    earlier: Mutex<Earlier>,
+    /// Of the last checkpoint.
+    sequence: AtomicU64,
+    sample: Sample,
 }
 
 impl BlockSink {
@@ -74,7 +82,55 @@ impl BlockSink {
         let eraser = Eraser::new(sector, !options.preallocate);
         let (begun, data) = (Mutex::new(false), AtomicU64::new(0));
         let (claim, writer) = (Claim::default(), Writer::new(&device));
-        Ok(Self { device, name, options, capacity, sector, head, eraser, begun, claim, data, writer })
+        let (earlier, sequence, sample) = (Mutex::new(Earlier::Nothing), AtomicU64::new(0), Sample::default());
+        let device = Arc::new(device);
+        let sink = Self {
+            device,
+            name,
+            options,
+            capacity,
+            sector,
+            head,
+            eraser,
+            begun,
+            claim,
+            data,
+            writer,
+            earlier,
+            sequence,
+            sample,
+        };
+        sink.look_back().map_err(|error| failed(&sink.name, "read what an earlier import left", error))?;
+        Ok(sink)
+    }
+
+    /// Finds what an interrupted import left.
+    fn look_back(&self) -> io::Result<()> {
+        if !self.options.resume {
+            return Ok(());
+        }
+        let earlier = match self.head.find(&self.device)? {
+            Found::Whole(stored) if stored.marks.hold(&self.device)? => {
+                self.sequence.store(stored.sequence, Ordering::Relaxed);
+                self.sample.resume(stored.marks);
+                self.claim.keep(|| Ok(()), self.forget())?;
+                Earlier::Record(stored.record)
+            }
+            Found::Whole(_) | Found::Overwritten => Earlier::Spoiled,
+            Found::Nothing => Earlier::Nothing,
+        };
+        *self.earlier() = earlier;
+        Ok(())
+    }
+
+    fn earlier(&self) -> MutexGuard<'_, Earlier> {
+        self.earlier.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The way to remove the checkpoint. It holds the device, which nobody else gets until then.
+    fn forget(&self) -> Forget {
+        let device = Arc::clone(&self.device);
+        Forget::new(move || Head::forget(&device))
     }
 
     /// Makes sure that the old head is gone.
@@ -86,8 +142,9 @@ impl BlockSink {
             if let Err(error) = self.device.sync_all() {
                 tracing::debug!(target = %self.name, %error, "the device has an old error");
             }
+            let continued = matches!(*self.earlier(), Earlier::Record(_));
             self.claim
-                .begin(|| self.head.invalidate(&self.device))
+                .begin(|| if continued { Ok(()) } else { self.head.invalidate(&self.device) })
                 .map_err(|error| failed(&self.name, "clear the start of the device", error))?;
             *begun = true;
         }
@@ -114,7 +171,7 @@ impl BlockSink {
             .map_err(|error| self.write_failed(&format!("write zeros at offset {at:#x}"), error))
     }
 
-    fn write_failed(&self, what: &str, error: std::io::Error) -> Error {
+    fn write_failed(&self, what: &str, error: io::Error) -> Error {
         write_failed(&self.name, what, self.data.load(Ordering::Relaxed), None, error)
     }
 }
@@ -137,6 +194,9 @@ impl Sink for BlockSink {
         self.begin()?;
         let len = bytes.len() as u64;
         let (at, rest) = self.head.take(at, bytes);
+        if self.options.resume {
+            self.sample.wrote(at, rest);
+        }
         let mut data = len - rest.len() as u64;
         for run in zeros::runs(at, rest, ERASE_MIN) {
             if run.zero {
@@ -164,7 +224,16 @@ impl Sink for BlockSink {
         self.prepare(Some(size))?;
         let end = size.next_multiple_of(u64::from(self.sector)).min(self.capacity);
         self.zero(size, end - size)?;
-        if let Err(error) = self.claim.complete(|| self.head.publish(&self.device)) {
+        let publish = || {
+            if self.options.resume && self.capacity >= HEAD {
+                // Where checkpoints were there may be zeros on the disk, which are not written.
+                Head::forget(&self.device)?;
+            }
+            self.head.publish(&self.device)
+        };
+        let published = self.claim.complete(publish);
+        if let Err(error) = published {
+            self.claim.unkeep();
             // It may look complete, and may be not.
             if let Err(error) = self.head.invalidate(&self.device) {
                 tracing::warn!(target = %self.name, %error, "the start of the device could not be cleared");
@@ -180,6 +249,45 @@ impl Sink for BlockSink {
 
     fn claim(&self) -> Claim {
         self.claim.clone()
+    }
+
+    fn resumable(&self) -> bool {
+        self.options.resume
+    }
+
+    fn resumed(&self) -> Earlier {
+        self.earlier().clone()
+    }
+
+    fn start_over(&self) -> Result<()> {
+        // The checkpoint goes with the old head, when something new is written.
+        *self.earlier() = Earlier::Nothing;
+        self.sample.resume(Marks::default());
+        self.claim.unkeep();
+        Ok(())
+    }
+
+    fn checkpoint(&self, record: &str) -> Result<()> {
+        let sequence = self.sequence.fetch_add(1, Ordering::Relaxed) + 1;
+        let stored = Stored { sequence, marks: self.sample.marks(), record: record.to_owned() };
+        self.device.sync_all().map_err(|error| self.write_failed("sync the device", error))?;
+        // On a device too small for it there is none.
+        let mut kept = false;
+        let write = || self.head.store(&self.device, &stored).map(|stored| kept = stored);
+        self.claim.keep(write, self.forget()).map_err(|error| self.write_failed("write the checkpoint", error))?;
+        if !kept {
+            self.claim.unkeep();
+        }
+        Ok(())
+    }
+
+    fn forgets_below(&self) -> u64 {
+        HEAD
+    }
+
+    fn read_back(&self, at: u64, into: &mut [u8]) -> Result<()> {
+        let read = self.device.read_exact_at(into, at);
+        read.map_err(|error| failed(&self.name, "read what an earlier import wrote", error))
     }
 }
 

@@ -1,6 +1,7 @@
 //! What a target is when its import ends by force.
 
 use std::ffi::{OsStr, OsString};
+use std::fmt;
 use std::fs::File;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,12 +22,21 @@ pub enum Left {
     Untouched,
     /// A device with a part of the disk, and with zeros where it begins.
     Part,
+    /// Not complete, with a checkpoint from which the next copy goes on.
+    Resumable,
     /// The whole disk.
     Whole,
 }
 
 #[derive(Debug, Default)]
-enum State {
+struct State {
+    stage: Stage,
+    /// The way to forget a checkpoint, where there is one.
+    checkpoint: Option<Forget>,
+}
+
+#[derive(Debug, Default)]
+enum Stage {
     #[default]
     Untouched,
     /// All there is has another name, in this directory.
@@ -38,63 +48,108 @@ enum State {
     Ended(Left),
 }
 
+/// Removes a checkpoint and what it is of. Holds the lock on it until then.
+pub(super) struct Forget(Box<dyn FnOnce() -> io::Result<()> + Send>);
+
 impl Claim {
     /// A claim on what is written under this name first.
     pub(super) fn elsewhere(dir: Arc<File>, name: OsString) -> Self {
-        Self(Arc::new(Mutex::new(State::Elsewhere { dir, name })))
+        let stage = Stage::Elsewhere { dir, name };
+        Self(Arc::new(Mutex::new(State { stage, checkpoint: None })))
     }
 
-    /// Gives the target up: removes what has a temporary name, and makes the sink fail where it would change or finish
-    /// the target. A target that is complete stays so; one that is just being completed is waited for.
+    /// Gives the target up: removes what has a temporary name, unless there is a checkpoint of it, and makes the sink fail
+    /// where it would change or finish the target. A target that is complete stays so; one that is just being completed
+    /// is waited for.
     pub fn abandon(&self) -> Left {
         let mut state = self.lock();
-        let left = match &*state {
-            State::Untouched => Left::Untouched,
-            State::Elsewhere { dir, name } => {
+        let left = match &state.stage {
+            Stage::Ended(left) => *left,
+            _ if state.checkpoint.is_some() => Left::Resumable,
+            Stage::Untouched => Left::Untouched,
+            Stage::Elsewhere { dir, name } => {
                 if let Err(error) = rustix::fs::unlinkat(dir, name, AtFlags::empty()) {
                     tracing::warn!(name = %name.display(), %error, "a temporary file could not be removed");
                 }
                 Left::Untouched
             }
-            State::Part => Left::Part,
-            State::Ended(left) => *left,
+            Stage::Part => Left::Part,
         };
-        *state = State::Ended(left);
+        state.stage = Stage::Ended(left);
         left
+    }
+
+    /// Gives the target up, and its checkpoint: no copy can go on from it, or should.
+    pub fn discard(&self) {
+        if self.abandon() != Left::Resumable {
+            return;
+        }
+        let forget = self.lock().checkpoint.take();
+        if let Some(Err(error)) = forget.map(|forget| forget.0()) {
+            tracing::warn!(%error, "a checkpoint could not be removed");
+        }
     }
 
     /// Does `first`, after which the target is not what it was, unless it was given up.
     pub(super) fn begin(&self, first: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
         let mut state = self.lock();
-        if matches!(*state, State::Ended(_)) {
+        if matches!(state.stage, Stage::Ended(_)) {
             return Err(given_up());
         }
-        *state = State::Part;
+        state.stage = Stage::Part;
         first()
+    }
+
+    /// Does `write`, after which there is a checkpoint that `forget` removes, unless the target was given up.
+    pub(super) fn keep(&self, write: impl FnOnce() -> io::Result<()>, forget: Forget) -> io::Result<()> {
+        let mut state = self.lock();
+        if matches!(state.stage, Stage::Ended(_)) {
+            return Err(given_up());
+        }
+        write()?;
+        state.checkpoint = Some(forget);
+        Ok(())
+    }
+
+    /// The checkpoint is of no use any more.
+    pub(super) fn unkeep(&self) {
+        self.lock().checkpoint = None;
     }
 
     /// Makes the target whole by doing `last`, unless it was given up.
     pub(super) fn complete(&self, last: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
         let mut state = self.lock();
-        if matches!(*state, State::Ended(_)) {
+        if matches!(state.stage, Stage::Ended(_)) {
             return Err(given_up());
         }
         last()?;
-        *state = State::Ended(Left::Whole);
+        state.stage = Stage::Ended(Left::Whole);
         Ok(())
     }
 
     /// Makes the target whole by giving `target` as the name to what had another.
     pub(super) fn rename(&self, target: &OsStr) -> io::Result<()> {
         let mut state = self.lock();
-        let State::Elsewhere { dir, name } = &*state else { return Err(given_up()) };
+        let Stage::Elsewhere { dir, name } = &state.stage else { return Err(given_up()) };
         rustix::fs::renameat(dir, name, dir, target)?;
-        *state = State::Ended(Left::Whole);
+        state.stage = Stage::Ended(Left::Whole);
         Ok(())
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Forget {
+    pub(super) fn new(forget: impl FnOnce() -> io::Result<()> + Send + 'static) -> Self {
+        Self(Box::new(forget))
+    }
+}
+
+impl fmt::Debug for Forget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Forget")
     }
 }
 

@@ -5,17 +5,20 @@ mod temp;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, fchown};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use rustix::fs::FallocateFlags;
 use rustix::process::{Resource, getrlimit};
 
 use self::temp::Temp;
 use super::fault::{failed, write_failed};
+use super::sample::{Marks, Sample};
+use super::stored::Stored;
 use super::writer::Writer;
-use super::{Claim, Options, Written, zeros};
+use super::{Claim, Earlier, Options, Written, zeros};
 use crate::{Error, Kind, Result, Sink};
 
 /// A sparse file of the disk's size. It has a temporary name in the same directory until it is complete, then takes the
@@ -24,7 +27,8 @@ use crate::{Error, Kind, Result, Sink};
 /// - The new file has the mode and, where that is permitted, the owner of the one it replaces; a new one follows the
 ///   umask. Hard links to the old file keep the old content, as do programs that have it open.
 /// - A target that is a symbolic link stays one: what it points at is written.
-/// - What killed imports of the same target left behind is removed at the start.
+/// - What killed imports of the same target left behind is removed at the start; with [`Options::resume`] the temporary
+///   name is always the same, and what has it is continued if its checkpoint, a second file, tells of it.
 /// - Zeros are never written, not even those inside data, in blocks of 4 KiB; with [`Options::preallocate`] the space
 ///   is reserved before anything is written.
 /// - Dirty pages are bounded, so a slow disk holds up the import and not the memory of its container.
@@ -42,6 +46,10 @@ pub struct FileSink {
     size: AtomicU64,
     data: AtomicU64,
     writer: Writer,
+    earlier: Mutex<Earlier>,
+    /// Of the last checkpoint.
+    sequence: AtomicU64,
+    sample: Sample,
 }
 
 impl FileSink {
@@ -60,8 +68,13 @@ impl FileSink {
         let dir = File::open(parent)
             .map_err(|error| failed(&name, &format!("open the directory {}", parent.display()), error))?;
         temp::sweep(parent, &dir, &target);
-        let temp = Temp::create(dir, &target)
-            .map_err(|error| failed(&name, &format!("create a file in {}", parent.display()), error))?;
+        let created = if options.resume {
+            Temp::resumable(dir, &target)
+        } else {
+            temp::forget(&dir, &target);
+            Temp::create(dir, &target)
+        };
+        let temp = created.map_err(|error| failed(&name, &format!("create a file in {}", parent.display()), error))?;
         if let Some(old) = replaced {
             // Only root can give files away; for others the owner changes, as with every program that renames.
             if let Err(error) = fchown(temp.file(), Some(old.uid()), Some(old.gid())) {
@@ -75,7 +88,32 @@ impl FileSink {
         let limit = getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX).min(i64::MAX.unsigned_abs());
         let (size, data) = (AtomicU64::new(0), AtomicU64::new(0));
         let writer = Writer::new(temp.file());
-        Ok(Self { temp, target, name, options, limit, solid, size, data, writer })
+        let (sequence, sample) = (AtomicU64::new(0), Sample::default());
+        let earlier = Mutex::new(Earlier::Nothing);
+        let sink = Self { temp, target, name, options, limit, solid, size, data, writer, earlier, sequence, sample };
+        sink.look_back().map_err(|error| failed(&sink.name, "read what an earlier import left", error))?;
+        Ok(sink)
+    }
+
+    /// Finds what an interrupted import left, and removes it if that can't be relied on.
+    fn look_back(&self) -> io::Result<()> {
+        if !self.options.resume {
+            return Ok(());
+        }
+        let earlier = match self.temp.found()? {
+            Some(stored) if stored.marks.hold(self.temp.file())? => {
+                self.sequence.store(stored.sequence, Ordering::Relaxed);
+                self.sample.resume(stored.marks);
+                Earlier::Record(stored.record)
+            }
+            Some(_) => Earlier::Spoiled,
+            None => Earlier::Nothing,
+        };
+        if !matches!(earlier, Earlier::Record(_)) {
+            self.temp.start_over()?;
+        }
+        *self.earlier.lock().unwrap_or_else(PoisonError::into_inner) = earlier;
+        Ok(())
     }
 
     /// Gives the file its final size, and with `preallocate` the space for it.
@@ -178,6 +216,9 @@ impl Sink for FileSink {
             data
         };
         self.data.fetch_add(data, Ordering::Relaxed);
+        if self.options.resume {
+            self.sample.wrote(at, bytes);
+        }
         Ok(())
     }
 
@@ -206,6 +247,33 @@ impl Sink for FileSink {
 
     fn claim(&self) -> Claim {
         self.temp.claim()
+    }
+
+    fn resumable(&self) -> bool {
+        self.options.resume
+    }
+
+    fn resumed(&self) -> Earlier {
+        self.earlier.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn start_over(&self) -> Result<()> {
+        *self.earlier.lock().unwrap_or_else(PoisonError::into_inner) = Earlier::Nothing;
+        self.sample.resume(Marks::default());
+        self.temp.start_over().map_err(|error| failed(&self.name, "remove what an earlier import left", error))
+    }
+
+    fn checkpoint(&self, record: &str) -> Result<()> {
+        let sequence = self.sequence.fetch_add(1, Ordering::Relaxed) + 1;
+        let stored = Stored { sequence, marks: self.sample.marks(), record: record.to_owned() };
+        // A record of that length is possible only where a name is; a copy that can't be continued is still a copy.
+        let Some(bytes) = stored.to_bytes() else { return Ok(()) };
+        self.temp.store(&bytes).map_err(|error| self.write_failed("write its checkpoint", error))
+    }
+
+    fn read_back(&self, at: u64, into: &mut [u8]) -> Result<()> {
+        let read = self.temp.file().read_exact_at(into, at);
+        read.map_err(|error| failed(&self.name, "read what an earlier import wrote", error))
     }
 }
 

@@ -5,6 +5,8 @@ mod claim;
 mod fault;
 mod file;
 mod null;
+mod sample;
+mod stored;
 mod writeback;
 mod writer;
 pub mod zeros;
@@ -42,6 +44,37 @@ pub trait Sink: Send + Sync {
     /// How a person knows it.
     fn name(&self) -> String;
 
+    /// Whether the copy can be continued after it was interrupted: then [`checkpoint`](Self::checkpoint) means something.
+    fn resumable(&self) -> bool {
+        false
+    }
+
+    /// What was found of an interrupted copy. Whoever does not go on from it says so by [`start_over`](Self::start_over).
+    fn resumed(&self) -> Earlier {
+        Earlier::Nothing
+    }
+
+    /// Nothing of an interrupted copy is used. Only before [`prepare`](Self::prepare).
+    fn start_over(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Makes all that was written so far durable, and `record` what is found when the copy is interrupted after this.
+    /// Nobody writes meanwhile.
+    fn checkpoint(&self, _record: &str) -> Result<()> {
+        Ok(())
+    }
+
+    /// What was written below this guest offset is lost when the copy is interrupted, whatever the checkpoint.
+    fn forgets_below(&self) -> u64 {
+        0
+    }
+
+    /// Reads what an interrupted copy wrote, at or behind [`forgets_below`](Self::forgets_below).
+    fn read_back(&self, _at: u64, _into: &mut [u8]) -> Result<()> {
+        Err(Error::new(Kind::Ours, format!("{} has nothing to read", self.name())))
+    }
+
     /// For whoever may have to give the target up before the sink is finished or dropped.
     fn claim(&self) -> Claim;
 }
@@ -55,6 +88,17 @@ pub struct Written {
     pub size: u64,
 }
 
+/// What is left of an interrupted copy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Earlier {
+    /// Nothing that is of use.
+    Nothing,
+    /// A part of a disk that is not what its checkpoint says.
+    Spoiled,
+    /// The part of a disk that the record of this checkpoint tells of; a sample of it is as it was written.
+    Record(String),
+}
+
 /// What a user may ask of a target.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
@@ -62,6 +106,8 @@ pub struct Options {
     pub size: Option<u64>,
     /// Reserve space for every byte, so that a guest never meets a full disk.
     pub preallocate: bool,
+    /// Keep what is written when the copy is interrupted, and go on from what an interrupted one has left.
+    pub resume: bool,
 }
 
 /// The sink for `path`: a device when it is one, or else a file.

@@ -39,6 +39,8 @@ struct Object {
     len: u64,
     /// Seconds and nanoseconds. A device has none.
     modified: Option<(i64, i64)>,
+    /// Device and inode.
+    place: (u64, u64),
 }
 
 impl FileSource {
@@ -68,7 +70,7 @@ impl FileSource {
         if let Err(error) = rustix::fs::fadvise(&file, 0, None, Advice::Sequential) {
             tracing::debug!(source = %name, %error, "no read-ahead hint");
         }
-        let object = Object { file, name: name.clone(), len, modified };
+        let object = Object { file, name: name.clone(), len, modified, place: (metadata.dev(), metadata.ino()) };
         Ok(Self { name, file_name, body: Body::Seekable(Arc::new(object)) })
     }
 
@@ -133,6 +135,13 @@ impl Source for FileSource {
 
     fn reopens(&self) -> bool {
         self.ranges()
+    }
+
+    fn identity(&self) -> Option<String> {
+        let Body::Seekable(object) = &self.body else { return None };
+        let (seconds, nanoseconds) = object.modified?;
+        let (device, inode) = object.place;
+        Some(format!("inode {device}:{inode}, {} bytes, modified {seconds}.{nanoseconds:09}", object.len))
     }
 
     fn name(&self) -> String {

@@ -89,7 +89,7 @@ impl HttpSource {
         if same {
             return Ok(());
         }
-        Err(Error::new(Kind::Transient, format!("{} changed while it was read; try again", self.name())))
+        Err(Error::new(Kind::Changed, format!("{} changed while it was read; try again", self.name())))
     }
 }
 
@@ -175,6 +175,10 @@ impl Source for HttpSource {
 
     fn reopens(&self) -> bool {
         true
+    }
+
+    fn identity(&self) -> Option<String> {
+        self.object.as_ref()?.validator.as_ref().map(ToString::to_string)
     }
 
     fn name(&self) -> String {
@@ -273,6 +277,7 @@ fn decoded(body: Box<dyn Stream>, codings: &[Coding], name: &str) -> Result<Box<
 fn failed(error: dvcr_transport::Error) -> Error {
     let kind = match error.kind() {
         dvcr_transport::Kind::Usage => Kind::Usage,
+        dvcr_transport::Kind::Changed => Kind::Changed,
         _ if error.is_transient() => Kind::Transient,
         _ => Kind::Refused,
     };

@@ -62,6 +62,12 @@ pub trait Source: Send {
     /// Whether `open` may be called again.
     fn reopens(&self) -> bool;
 
+    /// What proves, in a later process too, that the source is still the same: equal texts of the same name are of the
+    /// same bytes. `None` where nothing does. For HTTP this is known after `open`.
+    fn identity(&self) -> Option<String> {
+        None
+    }
+
     /// How a person knows it: a path, or an address without credentials.
     fn name(&self) -> String;
 

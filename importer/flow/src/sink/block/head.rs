@@ -5,10 +5,23 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use super::super::stored::Stored;
 use super::super::zeros::{self, BLOCK};
 
 /// How many bytes are held back: boot sectors, partition tables and the superblocks of file systems lie there.
 pub(super) const HEAD: u64 = 1 << 20;
+
+/// Where checkpoints lie as long as the disk is not complete, in turn. No boot sector, partition table, volume manager or
+/// file system has its signature there (btrfs at 64 KiB and ZFS up to 256 KiB come closest).
+const SLOTS: [usize; 2] = [512 << 10, 768 << 10];
+
+/// What the head of a device tells.
+pub(super) enum Found {
+    Nothing,
+    /// Something else was written to it after the checkpoint.
+    Overwritten,
+    Whole(Stored),
+}
 
 /// The first [`HEAD`] bytes of the disk. Costs that much memory.
 #[derive(Debug)]
@@ -51,6 +64,50 @@ impl Head {
             device.write_all_at(block, at)?;
         }
         device.sync_all()
+    }
+
+    /// The checkpoint in the head of `device`, if the rest of the head is as it was left: zeros.
+    pub(super) fn find(&self, device: &File) -> io::Result<Found> {
+        let mut bytes = vec![0; self.lock().len()];
+        device.read_exact_at(&mut bytes, 0)?;
+        let mut latest: Option<Stored> = None;
+        for slot in SLOTS {
+            let Some(stored) = bytes.get(slot..).and_then(Stored::read) else { continue };
+            if latest.as_ref().is_none_or(|latest| latest.sequence < stored.sequence) {
+                latest = Some(stored);
+            }
+        }
+        // One that was being written when the power failed is none, and no disk either.
+        for slot in SLOTS {
+            if let Some(place) = bytes.get_mut(slot..slot + Stored::MAX) {
+                place.fill(0);
+            }
+        }
+        Ok(match latest {
+            Some(stored) if zeros::is_zero(&bytes) => Found::Whole(stored),
+            Some(_) => Found::Overwritten,
+            None => Found::Nothing,
+        })
+    }
+
+    /// Writes a checkpoint to `device`, durably. The one before stays until then.
+    pub(super) fn store(&self, device: &File, stored: &Stored) -> io::Result<bool> {
+        let place = usize::try_from(stored.sequence % SLOTS.len() as u64).unwrap_or_default();
+        let (Some(&slot), Some(bytes)) = (SLOTS.get(place), stored.to_bytes()) else { return Ok(false) };
+        if self.lock().len() < slot + Stored::MAX {
+            return Ok(false);
+        }
+        device.write_all_at(&bytes, slot as u64)?;
+        device.sync_data()?;
+        Ok(true)
+    }
+
+    /// Removes the checkpoints.
+    pub(super) fn forget(device: &File) -> io::Result<()> {
+        for slot in SLOTS {
+            device.write_all_at(&[0; Stored::MAX], slot as u64)?;
+        }
+        device.sync_data()
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<u8>> {

@@ -57,7 +57,7 @@ fn every_way_to_erase_gives_zeros() {
         check(seed, 6 * MIB, 6 * MIB, 512, 65536, Options::default(), Some(way));
         check(seed, 6 * MIB, 6 * MIB, 4096, 512, Options::default(), Some(way));
     }
-    let options = Options { size: None, preallocate: true };
+    let options = Options { size: None, preallocate: true, ..Options::default() };
     check(20, 6 * MIB, 6 * MIB, 512, 4096, options, None);
 }
 
@@ -133,7 +133,7 @@ fn past_the_end_is_refused_whenever_it_is_known() {
 #[test]
 fn a_size_that_was_asked_for_must_be_there() {
     let Some(device) = LoopDevice::filled(2 * MIB, 512, 0) else { return };
-    let options = Options { size: Some(3 << 20), preallocate: false };
+    let options = Options { size: Some(3 << 20), preallocate: false, ..Options::default() };
     let message = refusal(BlockSink::open(device.path(), options).unwrap().prepare(Some(1 << 20)));
     assert!(message.contains("3145728"), "{message}");
 }

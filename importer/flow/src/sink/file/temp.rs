@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::io;
+use std::io::{self, Read, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -12,6 +12,8 @@ use std::sync::Arc;
 use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
 
 use super::super::Claim;
+use super::super::claim::Forget;
+use super::super::stored::Stored;
 
 /// A new file beside its target, under a name that says so, locked as long as it is in use. Removed when dropped.
 ///
@@ -19,8 +21,10 @@ use super::super::Claim;
 #[derive(Debug)]
 pub(super) struct Temp {
     dir: Arc<File>,
-    file: File,
+    file: Arc<File>,
     claim: Claim,
+    /// The name of the checkpoint, if there may be one.
+    checkpoint: Option<OsString>,
 }
 
 impl Temp {
@@ -43,11 +47,91 @@ impl Temp {
                 Lock::Ours | Lock::Unsupported => {}
             }
             if file.metadata()?.nlink() > 0 {
-                let dir = Arc::new(dir);
-                return Ok(Self { claim: Claim::elsewhere(Arc::clone(&dir), name), dir, file });
+                let (dir, file) = (Arc::new(dir), Arc::new(file));
+                return Ok(Self { claim: Claim::elsewhere(Arc::clone(&dir), name), dir, file, checkpoint: None });
             }
         }
         Err(io::Error::other("temporary files vanish as soon as they are made"))
+    }
+
+    /// The file in `dir` that is to become `target` and outlives an interrupted import: what it was left as, or a new
+    /// empty one.
+    pub(super) fn resumable(dir: File, target: &OsStr) -> io::Result<Self> {
+        let name = fixed(target, PART);
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        for _ in 0..ATTEMPTS {
+            let file = File::from(rustix::fs::openat(&dir, &name, flags, Mode::from_raw_mode(0o666))?);
+            if !file.metadata()?.is_file() {
+                return Err(io::Error::other(format!("{} is no regular file: remove it", name.display())));
+            }
+            match lock(&file) {
+                Lock::Taken => return Err(io::Error::other("another import with --resume writes it: wait for that")),
+                Lock::Unsupported => {
+                    return Err(io::Error::other("--resume needs locks, which this file system has not: leave it out"));
+                }
+                Lock::Ours => {}
+            }
+            // Before the lock was ours, another process may have removed the file, or finished and renamed it.
+            let there = rustix::fs::statat(&dir, &name, AtFlags::SYMLINK_NOFOLLOW);
+            if there.is_ok_and(|there| file.metadata().is_ok_and(|ours| there.st_ino == ours.ino())) {
+                let (dir, file) = (Arc::new(dir), Arc::new(file));
+                let claim = Claim::elsewhere(Arc::clone(&dir), name);
+                return Ok(Self { claim, dir, file, checkpoint: Some(fixed(target, CHECKPOINT)) });
+            }
+        }
+        Err(io::Error::other("temporary files vanish as soon as they are made"))
+    }
+
+    /// The checkpoint that an interrupted import left; from now on, giving the file up leaves it and the file.
+    pub(super) fn found(&self) -> io::Result<Option<Stored>> {
+        let Some(name) = &self.checkpoint else { return Ok(None) };
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = match rustix::fs::openat(&*self.dir, name, flags, Mode::empty()) {
+            Err(rustix::io::Errno::NOENT) => return Ok(None),
+            file => File::from(file?),
+        };
+        let mut bytes = Vec::new();
+        file.take(Stored::MAX as u64).read_to_end(&mut bytes)?;
+        let Some(stored) = Stored::read(&bytes) else { return Ok(None) };
+        self.claim.keep(|| Ok(()), self.forget(name))?;
+        Ok(Some(stored))
+    }
+
+    /// Makes the file durable, and then this its checkpoint, in place of the one before.
+    pub(super) fn store(&self, checkpoint: &[u8]) -> io::Result<()> {
+        let Some(name) = &self.checkpoint else { return Ok(()) };
+        self.file.sync_data()?;
+        let mut new = name.clone();
+        new.push(NEW);
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mut file = File::from(rustix::fs::openat(&*self.dir, &new, flags, Mode::from_raw_mode(0o666))?);
+        file.write_all(checkpoint)?;
+        file.sync_data()?;
+        self.claim.keep(|| Ok(rustix::fs::renameat(&*self.dir, &new, &*self.dir, name)?), self.forget(name))?;
+        sync_directory(&self.dir)
+    }
+
+    /// Makes the file empty and removes its checkpoint.
+    pub(super) fn start_over(&self) -> io::Result<()> {
+        let Some(name) = &self.checkpoint else { return Ok(()) };
+        // In this order: a checkpoint never tells of what is gone.
+        remove_checkpoint(&self.dir, name)?;
+        self.claim.unkeep();
+        self.file.set_len(0)
+    }
+
+    /// The way to remove the file and its checkpoint.
+    fn forget(&self, checkpoint: &OsStr) -> Forget {
+        let (dir, file, checkpoint) = (Arc::clone(&self.dir), Arc::clone(&self.file), checkpoint.to_owned());
+        Forget::new(move || {
+            remove_checkpoint(&dir, &checkpoint)?;
+            let part = checkpoint.as_bytes().strip_suffix(CHECKPOINT.as_bytes()).unwrap_or_default();
+            let part = [part, PART.as_bytes()].concat();
+            remove(&dir, OsStr::from_bytes(&part))?;
+            // Unlocked only now.
+            drop(file);
+            Ok(())
+        })
     }
 
     /// The file.
@@ -63,11 +147,35 @@ impl Temp {
     /// Makes it `target`, in place of what had that name. Durable when this returns.
     pub(super) fn rename(self, target: &OsStr) -> io::Result<()> {
         self.claim.rename(target)?;
-        match self.dir.sync_all() {
-            // A file system that has nothing to sync in a directory.
-            Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
-            result => result,
+        if let Some(name) = &self.checkpoint
+            && let Err(error) = remove_checkpoint(&self.dir, name)
+        {
+            tracing::warn!(name = %name.display(), %error, "the checkpoint could not be removed");
         }
+        sync_directory(&self.dir)
+    }
+}
+
+fn sync_directory(dir: &File) -> io::Result<()> {
+    match dir.sync_all() {
+        // A file system that has nothing to sync in a directory.
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
+        result => result,
+    }
+}
+
+/// Removes a checkpoint, and one that was just being written.
+fn remove_checkpoint(dir: &File, name: &OsStr) -> io::Result<()> {
+    let mut new = name.to_owned();
+    new.push(NEW);
+    remove(dir, &new)?;
+    remove(dir, name)
+}
+
+fn remove(dir: &File, name: &OsStr) -> io::Result<()> {
+    match rustix::fs::unlinkat(dir, name, AtFlags::empty()) {
+        Err(rustix::io::Errno::NOENT) => Ok(()),
+        result => Ok(result?),
     }
 }
 
@@ -92,23 +200,30 @@ pub(super) fn sweep(path: &Path, dir: &File, target: &OsStr) {
     }
 }
 
-fn remove_unlocked(dir: &File, name: &OsStr) -> io::Result<()> {
+/// Removes what an interrupted import left to be continued, unless it is just being continued.
+pub(super) fn forget(dir: &File, target: &OsStr) {
+    let (part, checkpoint) = (fixed(target, PART), fixed(target, CHECKPOINT));
+    let forgotten =
+        remove_unlocked(dir, &part).and_then(|gone| if gone { remove_checkpoint(dir, &checkpoint) } else { Ok(()) });
+    if let Err(error) = forgotten {
+        tracing::warn!(name = %part.display(), %error, "the left-over of an earlier import could not be removed");
+    }
+}
+
+/// False: its owner is alive, or it is no file.
+fn remove_unlocked(dir: &File, name: &OsStr) -> io::Result<bool> {
     // A lock over NFS needs a file that is open for writing.
     let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = match rustix::fs::openat(dir, name, flags, Mode::empty()) {
-        Err(rustix::io::Errno::NOENT) => return Ok(()),
+        Err(rustix::io::Errno::NOENT) => return Ok(true),
         file => File::from(file?),
     };
     if !file.metadata()?.is_file() {
-        return Ok(());
+        return Ok(false);
     }
     match lock(&file) {
-        // The owner is alive.
-        Lock::Taken => Ok(()),
-        Lock::Ours => match rustix::fs::unlinkat(dir, name, AtFlags::empty()) {
-            Err(rustix::io::Errno::NOENT) => Ok(()),
-            result => Ok(result?),
-        },
+        Lock::Taken => Ok(false),
+        Lock::Ours => remove(dir, name).map(|()| true),
         Lock::Unsupported => Err(io::Error::other("this file system has no locks, so its owner may be alive")),
     }
 }
@@ -141,6 +256,24 @@ fn is_ours(name: &OsStr, prefix: &OsStr) -> bool {
         .and_then(|rest| rest.strip_suffix(SUFFIX.as_bytes()))
         .is_some_and(|random| random.len() == 16 && random.iter().all(u8::is_ascii_hexdigit))
 }
+
+/// The one name that a file beside `target` has for this purpose.
+fn fixed(target: &OsStr, suffix: &str) -> OsString {
+    let mut name = prefix(target);
+    if target.len() > 200 {
+        // The prefix is cut, and others may be cut to the same.
+        name.push(format!("{:08x}.", crc32fast::hash(target.as_bytes())));
+    }
+    name.push(suffix);
+    name
+}
+
+/// What an import with `--resume` writes to.
+const PART: &str = "part";
+/// How far it is.
+const CHECKPOINT: &str = "checkpoint";
+/// Behind the name of a checkpoint that is being written.
+const NEW: &str = ".new";
 
 const SUFFIX: &str = ".importing";
 

@@ -43,7 +43,7 @@ proptest! {
         let path = dir.path().join("disk");
         let mut expected = model.disk.clone();
         expected.resize(size + grow.unwrap_or(0), 0);
-        let options = Options { size: grow.map(|grow| (size + grow) as u64), preallocate };
+        let options = Options { size: grow.map(|grow| (size + grow) as u64), preallocate, ..Options::default() };
         let mut sink = Box::new(FileSink::create(&path, options).unwrap());
         sink.solid = solid;
         sink.prepare(known.then_some(size as u64)).unwrap();
@@ -185,7 +185,7 @@ fn what_is_no_file_is_refused_by_name() {
 #[test]
 fn a_size_below_that_of_the_disk_is_refused_with_both() {
     let dir = TempDir::new().unwrap();
-    let options = Options { size: Some(1000), preallocate: false };
+    let options = Options { size: Some(1000), preallocate: false, ..Options::default() };
     let sink = Box::new(FileSink::create(&dir.path().join("disk"), options).unwrap());
     let message = refusal(sink.prepare(Some(1001)));
     assert!(message.contains("1000") && message.contains("1001"), "{message}");
@@ -222,7 +222,7 @@ fn a_full_file_system_is_named_with_its_numbers() {
     assert_eq!(names(tmpfs.path()), ["disk"]);
     assert_eq!(fs::read(&path).unwrap(), b"old");
 
-    let options = Options { size: None, preallocate: true };
+    let options = Options { size: None, preallocate: true, ..Options::default() };
     let sink = FileSink::create(&path, options).unwrap();
     let message = refusal(sink.prepare(Some(8 << 20)));
     assert!(message.contains("bytes free, 8388608 are needed"), "{message}");
@@ -233,7 +233,9 @@ fn a_full_file_system_is_named_with_its_numbers() {
 fn space_is_reserved_where_the_file_system_can_not() {
     let Some(ramfs) = TinyTmpfs::mount_ramfs() else { return };
     let path = ramfs.path().join("disk");
-    let sink = Box::new(FileSink::create(&path, Options { size: Some(300_000), preallocate: true }).unwrap());
+    let sink = Box::new(
+        FileSink::create(&path, Options { size: Some(300_000), preallocate: true, ..Options::default() }).unwrap(),
+    );
     assert!(sink.solid);
     sink.prepare(Some(200_000)).unwrap();
     sink.write(0, &[1; 1000]).unwrap();
