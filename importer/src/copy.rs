@@ -142,11 +142,17 @@ impl Job<'_> {
         }
         drop(watch);
         let result = import(&mut *source, sink, &settings, Arc::clone(&self.progress));
-        if let Err(error) = &result
-            && matches!(error.kind(), Kind::NotUsable | Kind::Unsafe | Kind::Mismatch)
-        {
-            // It would fail again where it goes on, or hide where it went wrong.
-            lock(&self.claim).discard();
+        if let Err(error) = &result {
+            let claim = lock(&self.claim);
+            match error.kind() {
+                // It would fail again where it goes on, or hide where it went wrong.
+                Kind::NotUsable | Kind::Unsafe | Kind::Mismatch => claim.discard(),
+                Kind::Changed => {}
+                _ if claim.abandon() == Left::Resumable => {
+                    crate::complain("what was done is kept; run the same command again to continue");
+                }
+                _ => {}
+            }
         }
         result
     }

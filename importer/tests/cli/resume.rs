@@ -15,7 +15,7 @@ use fixtures::{run as tool_run, sha256_file, tool};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use super::program::{Place, Ran, copy, end, reported};
+use super::program::{Place, Ran, copy, end, reported, run};
 
 /// So that there are checkpoints on the way, which are 64 MiB apart.
 const DISK: u64 = 160 << 20;
@@ -219,6 +219,23 @@ fn what_has_no_middle_starts_over() {
     place.assert_copied(&disk, "gzip");
 }
 
+#[test]
+fn what_is_refused_is_not_kept() {
+    let place = Place::new();
+    let disk = Pattern::Noise.disk(place.path(), DISK);
+    let device = LoopDevice::filled(usize::try_from(DISK).unwrap(), 512, 0xff);
+    let wrong = format!("sha256:{}", "0".repeat(64));
+    let targets = [Some(place.target()), device.as_ref().map(|device| device.path().to_owned())];
+    for target in targets.into_iter().flatten() {
+        for _ in 0..2 {
+            let mut command = copy(&disk, &target);
+            let line = run(command.args(["--resume", "--progress", "none", "--checksum", &wrong])).failed(7);
+            assert!(line.contains("checksum"), "{line}");
+        }
+    }
+    assert_eq!(place.left(), [""; 0]);
+}
+
 /// Also without `--resume`.
 #[test]
 fn a_source_that_changes_is_read_anew() {
@@ -232,7 +249,7 @@ fn a_source_that_changes_is_read_anew() {
         let old = Object::new(vec![7; 8 << 20]).etag(Some("\"old\""));
         if first { old.answer(seen).fault_at(3 << 20, Reply::cut) } else { Object::new(bytes.clone()).answer(seen) }
     });
-    let ran = super::program::run(place.copy(server.url("/disk")).args(["--progress", "none"])).succeeded();
+    let ran = run(place.copy(server.url("/disk")).args(["--progress", "none"])).succeeded();
     assert!(ran.stderr.contains("changed") && ran.stderr.contains("attempt 2 of 3"), "{}", ran.stderr);
     place.assert_copied(&disk, "changed");
     // One that never stays the same.
@@ -241,7 +258,7 @@ fn a_source_that_changes_is_read_anew() {
         let etag = format!("\"{}\"", asked.fetch_add(1, Ordering::SeqCst));
         Object::new(vec![7; 8 << 20]).etag(Some(&etag)).answer(seen).fault_at(3 << 20, Reply::cut)
     });
-    let ran = super::program::run(place.copy(server.url("/disk")).args(["--progress", "none"]));
+    let ran = run(place.copy(server.url("/disk")).args(["--progress", "none"]));
     assert_eq!(ran.code, 3, "{ran:?}");
     assert_eq!(ran.stderr.lines().count(), 3, "{ran:?}");
     assert_eq!(place.left(), [""; 0]);

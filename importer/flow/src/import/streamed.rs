@@ -22,7 +22,6 @@ impl Import<'_> {
             return self.raw(opened, cdrom, account, pool, trail);
         }
         self.start_over(self.no_way_back(&opened), pool.sink())?;
-        self.progress.expect(self.source.len().unwrap_or(0));
         match reader {
             Reader::Format(format) => self.planned(opened, format, account, pool),
             Reader::Raw { cdrom } => self.raw(opened, cdrom, account, pool, Trail::default()),
@@ -52,6 +51,7 @@ impl Import<'_> {
         account: Account,
         mut pool: Pool,
     ) -> Result<Outcome> {
+        self.progress.expect(self.source.len().unwrap_or(0));
         let mut ops = Vec::new();
         let mut plan = Plan::streaming(format, self.inner_len(&opened), self.limits(), &mut ops)?;
         if !self.source.reopens() {

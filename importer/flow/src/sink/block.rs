@@ -224,7 +224,9 @@ impl Sink for BlockSink {
         self.prepare(Some(size))?;
         let end = size.next_multiple_of(u64::from(self.sector)).min(self.capacity);
         self.zero(size, end - size)?;
+        let mut tried = false;
         let publish = || {
+            tried = true;
             if self.options.resume && self.capacity >= HEAD {
                 // Where checkpoints were there may be zeros on the disk, which are not written.
                 Head::forget(&self.device)?;
@@ -233,10 +235,13 @@ impl Sink for BlockSink {
         };
         let published = self.claim.complete(publish);
         if let Err(error) = published {
-            self.claim.unkeep();
-            // It may look complete, and may be not.
-            if let Err(error) = self.head.invalidate(&self.device) {
-                tracing::warn!(target = %self.name, %error, "the start of the device could not be cleared");
+            // What was given up is as it was left.
+            if tried {
+                self.claim.unkeep();
+                // It may look complete, and may be not.
+                if let Err(error) = self.head.invalidate(&self.device) {
+                    tracing::warn!(target = %self.name, %error, "the start of the device could not be cleared");
+                }
             }
             return Err(self.write_failed("sync the device", error));
         }

@@ -162,7 +162,7 @@ mod tests {
     use std::fs;
     use std::path::Path;
 
-    use super::super::{FileSink, Options, Sink};
+    use super::super::{Earlier, FileSink, Options, Sink};
     use super::*;
 
     fn sink(path: &Path) -> Box<FileSink> {
@@ -215,5 +215,36 @@ mod tests {
         drop(sink);
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
         assert_eq!(claim.abandon(), Left::Untouched);
+    }
+
+    #[test]
+    fn what_has_a_checkpoint_stays_unless_it_is_discarded() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("disk");
+        let names = || fs::read_dir(dir.path()).unwrap().count();
+        let sink = || {
+            let sink = Box::new(FileSink::create(&path, Options { resume: true, ..Options::default() }).unwrap());
+            sink.prepare(Some(8192)).unwrap();
+            sink.write(0, &[7; 8192]).unwrap();
+            sink
+        };
+        let first = sink();
+        let claim = first.claim();
+        first.checkpoint("record").unwrap();
+        assert_eq!((claim.abandon(), names()), (Left::Resumable, 2));
+        first.checkpoint("late").unwrap_err();
+        first.finish(8192).unwrap_err();
+        drop(claim);
+        let second = sink();
+        assert_eq!(second.resumed(), Earlier::Record("record".into()));
+        let claim = second.claim();
+        drop(second);
+        claim.discard();
+        assert_eq!((claim.abandon(), names()), (Left::Resumable, 0));
+        drop(claim);
+        let third = sink();
+        let claim = third.claim();
+        assert_eq!(third.resumed(), Earlier::Nothing);
+        assert_eq!((claim.abandon(), names()), (Left::Untouched, 0));
     }
 }

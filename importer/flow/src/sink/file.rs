@@ -69,7 +69,7 @@ impl FileSink {
             .map_err(|error| failed(&name, &format!("open the directory {}", parent.display()), error))?;
         temp::sweep(parent, &dir, &target);
         let created = if options.resume {
-            Temp::resumable(dir, &target)
+            Temp::resumable(dir, &target, replaced.as_ref().map(MetadataExt::uid))
         } else {
             temp::forget(&dir, &target);
             Temp::create(dir, &target)

@@ -55,14 +55,18 @@ impl Temp {
     }
 
     /// The file in `dir` that is to become `target` and outlives an interrupted import: what it was left as, or a new
-    /// empty one.
-    pub(super) fn resumable(dir: File, target: &OsStr) -> io::Result<Self> {
+    /// empty one. `owner` is the owner of the target that it replaces, who may have been given it.
+    pub(super) fn resumable(dir: File, target: &OsStr, owner: Option<u32>) -> io::Result<Self> {
         let name = fixed(target, PART);
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         for _ in 0..ATTEMPTS {
             let file = File::from(rustix::fs::openat(&dir, &name, flags, Mode::from_raw_mode(0o666))?);
             if !file.metadata()?.is_file() {
                 return Err(io::Error::other(format!("{} is no regular file: remove it", name.display())));
+            }
+            if !is_trusted(&file, &dir, owner)? {
+                remove(&dir, &name)?;
+                continue;
             }
             match lock(&file) {
                 Lock::Taken => return Err(io::Error::other("another import with --resume writes it: wait for that")),
@@ -90,6 +94,9 @@ impl Temp {
             Err(rustix::io::Errno::NOENT) => return Ok(None),
             file => File::from(file?),
         };
+        if !is_trusted(&file, &self.dir, None)? {
+            return Ok(None);
+        }
         let mut bytes = Vec::new();
         file.take(Stored::MAX as u64).read_to_end(&mut bytes)?;
         let Some(stored) = Stored::read(&bytes) else { return Ok(None) };
@@ -154,6 +161,14 @@ impl Temp {
         }
         sync_directory(&self.dir)
     }
+}
+
+/// Whether `file`, which has a name anyone can guess, is one that we made: in a directory where everybody may make files,
+/// another could have put there a link to a file of ours, or a part of a disk of his.
+fn is_trusted(file: &File, dir: &File, owner: Option<u32>) -> io::Result<bool> {
+    let (file, dir) = (file.metadata()?, dir.metadata()?);
+    let ours = file.uid() == rustix::process::geteuid().as_raw() || Some(file.uid()) == owner;
+    Ok(file.nlink() <= 1 && (ours || dir.mode() & 0o002 == 0))
 }
 
 fn sync_directory(dir: &File) -> io::Result<()> {
