@@ -4,8 +4,8 @@
 use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fixtures::content::{Pattern, Random};
 use fixtures::devices::LoopDevice;
@@ -122,14 +122,19 @@ impl Attempt {
 struct Place {
     dir: TempDir,
     disk: PathBuf,
+    /// One test at a time: a tool that another one starts has our locks from its fork to its exec.
+    _turn: MutexGuard<'static, ()>,
 }
+
+static TURN: Mutex<()> = Mutex::new(());
 
 impl Place {
     fn new() -> Self {
+        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join("out")).unwrap();
         let disk = Pattern::Noise.disk(dir.path(), DISK);
-        Self { dir, disk }
+        Self { dir, disk, _turn: turn }
     }
 
     fn target(&self) -> PathBuf {
