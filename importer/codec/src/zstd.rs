@@ -18,6 +18,8 @@ pub(crate) struct Zstd {
     memory: u64,
     state: State,
     header: Gather<HEADER_MAX>,
+    /// A header that came in pieces, still to be decoded.
+    front: Bytes,
     /// For frames with a large window, and for callers that want small pieces.
     context: DCtx<'static>,
     output: BytesMut,
@@ -58,6 +60,7 @@ impl Zstd {
             memory,
             state: State::Header,
             header: Gather::default(),
+            front: Bytes::new(),
             context,
             output: BytesMut::new(),
             bin: bin.clone(),
@@ -184,10 +187,14 @@ impl Machine for Zstd {
                     if other > 0 {
                         return Ok(Step::Made(self.rest()));
                     }
-                    match self.feed(input)? {
+                    let mut front = std::mem::take(&mut self.front);
+                    let fed = if front.is_empty() { self.feed(input)? } else { self.feed(&mut front)? };
+                    self.front = front;
+                    match fed {
                         Fed::Complete => State::Between,
                         Fed::Made => return Ok(Step::Made(self.rest())),
-                        Fed::NeedInput => return Ok(Step::NeedInput),
+                        Fed::NeedInput if input.is_empty() => return Ok(Step::NeedInput),
+                        Fed::NeedInput => State::Body,
                     }
                 }
             }
@@ -229,13 +236,9 @@ impl Zstd {
                 _ => return Err(trailing(Self::UNIT)),
             }
             if let Some(header) = Header::parse(have)? {
-                let mut bytes = Bytes::copy_from_slice(have);
+                self.front = Bytes::copy_from_slice(have);
                 self.header.clear();
                 self.admit(header)?;
-                // A header gives no output, so it is always taken whole.
-                if self.feed(&mut bytes)? != Fed::NeedInput || !bytes.is_empty() {
-                    return Err(Error::new(Kind::Ours, "libzstd did not take the frame header"));
-                }
                 return Ok(Some(State::Body));
             }
             want = have.len() + 1;

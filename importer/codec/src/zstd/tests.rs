@@ -61,6 +61,18 @@ fn small_frames_one_by_one() {
         packed.extend(tool("zstd", &["-cq", &format!("--stream-size={}", part.len())], part));
     }
     check(&packed, &data);
+    // Frames that leave the output full when the next header comes in pieces.
+    for len in [1, 4, 13] {
+        let data = disk_like(100);
+        let frames =
+            data.chunks(len).map(|part| tool("zstd", &["-cq", &format!("--stream-size={}", part.len())], part));
+        check(&frames.collect::<Vec<_>>().concat(), &data);
+    }
+    // The same with a segment.
+    let data: Vec<u8> = (0..3_000_000_u32).map(|at| u8::try_from(at / 5000 % 251).unwrap()).collect();
+    let frames =
+        data.chunks(100_000).map(|part| tool("zstd", &["-cq", &format!("--stream-size={}", part.len())], part));
+    check(&frames.collect::<Vec<_>>().concat(), &data);
 }
 
 #[test]
