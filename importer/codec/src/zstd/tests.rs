@@ -140,6 +140,12 @@ fn a_frame_that_ends_before_its_size_is_damaged() {
             assert_eq!(error.kind(), Kind::Corrupt, "{pieces:?} {room}: {error}");
         }
     }
+    // More than its size, before the file is cut.
+    let long = [&MAGIC[..], &[0x40, 0], &44u16.to_le_bytes(), &[0x02, 0x20, 0], b"d", &[0, 0]].concat();
+    for room in [1, 4096, 1 << 20] {
+        let error = decode(Wrapper::Zstd, Limits::default(), &long, Pieces::Of(3), room).unwrap_err();
+        assert_eq!(error.kind(), Kind::Corrupt, "{room}: {error}");
+    }
     // The same with a size that is right.
     let right = [&MAGIC[..], &[0x80, 0], &4u32.to_le_bytes(), &[0x20, 0, 0], b"disk", &[1, 0, 0]].concat();
     check(&right, b"disk");
