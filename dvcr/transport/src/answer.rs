@@ -131,8 +131,9 @@ fn prove(same: Option<&Validator>, meta: &Meta) -> Result<()> {
         Some(validator) if same.proves(validator) => Ok(()),
         Some(_) => Err(Error::new(Kind::Changed, "the object changed while it was read: start again")),
         None => {
-            let message = "the server does not prove that the object is still the same: start again";
-            Err(Error::new(Kind::Changed, message))
+            // A 206 to If-Range need not repeat the validator (RFC 9110, 15.3.7), but a server that does not know
+            // If-Range looks the same.
+            Err(Error::new(Kind::NoRanges, "the server does not prove that a part is of the same object"))
         }
     }
 }

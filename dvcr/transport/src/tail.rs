@@ -35,6 +35,8 @@ pub(crate) struct Tail {
     budget: Budget,
     /// Whether a server that gives no range is read from the start, for this part alone.
     patient: bool,
+    /// Whether the whole is asked for, because ranges can't be relied on.
+    whole: bool,
     failed: Option<Error>,
 }
 
@@ -61,6 +63,7 @@ impl Tail {
             witness,
             budget,
             patient: true,
+            whole: false,
             failed: None,
         }
     }
@@ -68,6 +71,11 @@ impl Tail {
     /// The same, with the answer that is there already: its body begins at `offset`.
     pub(crate) fn with(self, body: Body) -> Self {
         Self { body: Some(body), ..self }
+    }
+
+    /// The same, without asking for ranges: the front is skipped.
+    pub(crate) fn whole(self) -> Self {
+        Self { whole: true, ..self }
     }
 
     /// The same, but the whole instead of a range is an error of [`Kind::NoRanges`]: whoever reads many parts
@@ -103,6 +111,11 @@ impl Tail {
                     self.body = None;
                     tracing::debug!(%error, offset = self.offset, "a transfer failed");
                     self.resource.pace().failed(&error);
+                    if self.patient && !self.whole && matches!(error.kind(), Kind::NoRanges | Kind::Protocol) {
+                        // Without a range there is nothing to get wrong.
+                        self.whole = true;
+                        continue;
+                    }
                     match self.budget.failed(error) {
                         Ok(wait) => tokio::time::sleep(wait).await,
                         Err(error) => {
@@ -175,11 +188,11 @@ impl Tail {
     /// Asks again, for what is left.
     async fn reopen(&mut self) -> Result<()> {
         let request = match &self.object.validator {
-            Some(validator) => {
+            Some(validator) if !self.whole => {
                 let range = crate::ByteRange { start: self.offset, end: self.end };
                 Request { range: Some(range), same: Some(validator.clone()) }
             }
-            None => Request::default(),
+            _ => Request::default(),
         };
         let response = self.resource.get(&request).await?;
         self.check(&response)?;

@@ -53,7 +53,14 @@ impl Resource {
     pub async fn open(&self) -> Result<(Arc<Object>, Transfer)> {
         let mut budget = Budget::new(self.retry());
         let begin = Instant::now();
-        let response = self.ask(&Request::from(0..FIRST), &mut budget).await?;
+        let response = match self.ask(&Request::from(0..FIRST), &mut budget).await {
+            // Whoever can't answer to a range may still have the whole.
+            Err(error) if error.kind() == Kind::Protocol => {
+                tracing::debug!(%error, "asked without a range");
+                self.ask(&Request::default(), &mut budget).await?
+            }
+            response => response?,
+        };
         self.pace().answered(begin.elapsed());
         let end = response.range.map(|part| part.end);
         let object = Object::of(&response);
@@ -127,11 +134,12 @@ impl Transfer {
         loop {
             let bytes = match &mut self.from {
                 From::Ahead(ahead) => match ahead.next().await {
-                    Err(error) if error.kind() == Kind::NoRanges => {
+                    Err(error) if matches!(error.kind(), Kind::NoRanges | Kind::Protocol) => {
                         let Some(first) = self.wanted.front() else { return Ok(None) };
                         tracing::debug!(%error, "one connection reads the rest");
                         let tail =
-                            Tail::new(self.resource.clone(), Arc::clone(&self.object), first.start, self.object.len);
+                            Tail::new(self.resource.clone(), Arc::clone(&self.object), first.start, self.object.len)
+                                .whole();
                         self.from = From::Alone { tail: Box::new(tail), rest: Bytes::new() };
                         continue;
                     }

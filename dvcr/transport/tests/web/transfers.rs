@@ -271,6 +271,32 @@ async fn an_answer_of_another_range_is_an_error() {
         });
         let error = failure(&server).await;
         assert_eq!(error.kind(), Kind::Protocol, "{range}: {error}");
-        assert_eq!(server.seen().len(), 1);
+        assert_eq!(server.seen().len(), 2, "once with a range and once without");
+    }
+}
+
+#[tokio::test]
+async fn ranges_that_can_not_be_relied_on_are_not_asked_for_again() {
+    let data = sample(LEN.try_into().unwrap());
+    type Fault = fn(Reply, &Seen) -> Reply;
+    let faults: [Fault; 4] = [
+        // RFC 9110, 15.3.7: a part need not repeat what If-Range has compared.
+        |reply, _| Reply::new(206).header("content-range", reply.header_of("content-range")).body(reply.data()),
+        |reply, _| Reply::new(206).header("etag", "\"v1\"").body(reply.data()),
+        |reply, _| Reply::new(206).header("etag", "\"v1\"").header("content-range", "bytes 1-2/3").body(reply.data()),
+        |_, _| Reply::new(206).header("content-type", "multipart/byteranges; boundary=x").body("--x"),
+    ];
+    for (number, fault) in faults.into_iter().enumerate() {
+        for first in [0, 1, 3] {
+            let object = Object::new(data.clone());
+            let tries = AtomicUsize::new(0);
+            let server = Server::start(move |seen| {
+                let reply = object.answer(seen);
+                let ranged = seen.header("range").is_some();
+                if ranged && tries.fetch_add(1, Ordering::Relaxed) >= first { fault(reply, seen) } else { reply }
+            });
+            let got = fetch(&server, hasty()).await.unwrap_or_else(|error| panic!("{number} {first}: {error}"));
+            assert!(got == data, "{number} {first}");
+        }
     }
 }
