@@ -156,7 +156,7 @@ impl Trail {
     }
 }
 
-const SPOILED: &str = "what an interrupted copy left there was changed since";
+const SPOILED: &str = "what an interrupted copy left there can't be continued";
 
 #[cfg(test)]
 mod tests {

@@ -7,7 +7,7 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use rustix::fs::FallocateFlags;
@@ -47,6 +47,8 @@ pub struct FileSink {
     data: AtomicU64,
     writer: Writer,
     earlier: Mutex<Earlier>,
+    /// Whether it is a part that an earlier import left.
+    continued: AtomicBool,
     /// Of the last checkpoint.
     sequence: AtomicU64,
     sample: Sample,
@@ -89,8 +91,22 @@ impl FileSink {
         let (size, data) = (AtomicU64::new(0), AtomicU64::new(0));
         let writer = Writer::new(temp.file());
         let (sequence, sample) = (AtomicU64::new(0), Sample::default());
-        let earlier = Mutex::new(Earlier::Nothing);
-        let sink = Self { temp, target, name, options, limit, solid, size, data, writer, earlier, sequence, sample };
+        let (earlier, continued) = (Mutex::new(Earlier::Nothing), AtomicBool::new(false));
+        let sink = Self {
+            temp,
+            target,
+            name,
+            options,
+            limit,
+            solid,
+            size,
+            data,
+            writer,
+            earlier,
+            continued,
+            sequence,
+            sample,
+        };
         sink.look_back().map_err(|error| failed(&sink.name, "read what an earlier import left", error))?;
         Ok(sink)
     }
@@ -107,11 +123,14 @@ impl FileSink {
                 Earlier::Record(stored.record)
             }
             Some(_) => Earlier::Spoiled,
+            // A part without a checkpoint that can be read.
+            None if self.temp.file().metadata()?.len() > 0 => Earlier::Spoiled,
             None => Earlier::Nothing,
         };
         if !matches!(earlier, Earlier::Record(_)) {
             self.temp.start_over()?;
         }
+        self.continued.store(matches!(earlier, Earlier::Record(_)), Ordering::Relaxed);
         *self.earlier.lock().unwrap_or_else(PoisonError::into_inner) = earlier;
         Ok(())
     }
@@ -178,6 +197,18 @@ impl FileSink {
         Ok(())
     }
 
+    /// Makes a range of a continued file read as zeros.
+    fn clear(&self, at: u64, len: u64) -> Result<()> {
+        let flags = if self.options.preallocate { FallocateFlags::ZERO_RANGE } else { FallocateFlags::PUNCH_HOLE };
+        let file = self.temp.file();
+        let flags = flags | FallocateFlags::KEEP_SIZE;
+        match rustix::io::retry_on_intr(|| rustix::fs::fallocate(file, flags, at, len)) {
+            Ok(()) => Ok(()),
+            // A file system without it: what isn't zeros is made so.
+            Err(_) => self.fill(at, at.saturating_add(len)),
+        }
+    }
+
     fn write_failed(&self, what: &str, error: io::Error) -> Error {
         let size = Some(self.size.load(Ordering::Relaxed)).filter(|size| *size > 0);
         write_failed(&self.name, what, self.data.load(Ordering::Relaxed), size, error)
@@ -209,7 +240,11 @@ impl Sink for FileSink {
             bytes.len() as u64
         } else {
             let mut data = 0;
-            for run in zeros::runs(at, bytes, zeros::BLOCK).filter(|run| !run.zero) {
+            for run in zeros::runs(at, bytes, zeros::BLOCK) {
+                if run.zero {
+                    self.zero(run.at, run.bytes.len() as u64)?;
+                    continue;
+                }
                 self.write_all(run.at, run.bytes)?;
                 data += run.bytes.len() as u64;
             }
@@ -223,8 +258,13 @@ impl Sink for FileSink {
     }
 
     fn zero(&self, at: u64, len: u64) -> Result<()> {
-        // A new file is all hole, or all reserved: both read as zeros.
-        if self.solid { self.fill(at, at.saturating_add(len)) } else { Ok(()) }
+        // A new file is all hole, or all reserved: both read as zeros. One that is continued may hold anything behind its
+        // checkpoint.
+        match (self.solid, self.continued.load(Ordering::Relaxed)) {
+            (true, _) => self.fill(at, at.saturating_add(len)),
+            (false, true) => self.clear(at, len),
+            (false, false) => Ok(()),
+        }
     }
 
     fn finish(self: Box<Self>, disk: u64) -> Result<Written> {
@@ -258,6 +298,7 @@ impl Sink for FileSink {
     }
 
     fn start_over(&self) -> Result<()> {
+        self.continued.store(false, Ordering::Relaxed);
         *self.earlier.lock().unwrap_or_else(PoisonError::into_inner) = Earlier::Nothing;
         self.sample.resume(Marks::default());
         self.temp.start_over().map_err(|error| failed(&self.name, "remove what an earlier import left", error))

@@ -245,3 +245,33 @@ fn space_is_reserved_where_the_file_system_can_not() {
     expected[..1000].fill(1);
     assert!(fs::read(&path).unwrap() == expected);
 }
+
+#[test]
+fn zeros_of_a_continued_part_are_zeros_whatever_was_there() {
+    for preallocate in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("disk");
+        let options = Options { resume: true, preallocate, ..Options::default() };
+        let open = || Box::new(FileSink::create(&path, options).unwrap());
+        let first = open();
+        first.prepare(Some(8 << 20)).unwrap();
+        first.write(0, &[1; 1 << 20]).unwrap();
+        first.checkpoint("here").unwrap();
+        // What came after the checkpoint, and what came from elsewhere; then it is killed.
+        first.temp.file().write_all_at(&[7; 6 << 20], 1 << 20).unwrap();
+        drop(first);
+        let second = open();
+        assert_eq!(second.resumed(), Earlier::Record("here".into()));
+        second.prepare(Some(8 << 20)).unwrap();
+        second.zero(1 << 20, 1 << 20).unwrap();
+        second.write(2 << 20, &[0; 2 << 20]).unwrap();
+        second.write(4 << 20, &[[2; 4096], [0; 4096], [3; 4096]].concat()).unwrap();
+        second.zero((4 << 20) + 12288, (4 << 20) - 12288).unwrap();
+        second.finish(8 << 20).unwrap();
+        let mut expected = vec![0; 8 << 20];
+        expected[..1 << 20].fill(1);
+        expected[4 << 20..(4 << 20) + 4096].fill(2);
+        expected[(4 << 20) + 8192..(4 << 20) + 12288].fill(3);
+        assert!(fs::read(&path).unwrap() == expected, "{preallocate}");
+    }
+}
