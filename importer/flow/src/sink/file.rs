@@ -123,8 +123,6 @@ impl FileSink {
                 Earlier::Record(stored.record)
             }
             Some(_) => Earlier::Spoiled,
-            // A part without a checkpoint that can be read.
-            None if self.temp.file().metadata()?.len() > 0 => Earlier::Spoiled,
             None => Earlier::Nothing,
         };
         if !matches!(earlier, Earlier::Record(_)) {
