@@ -131,7 +131,7 @@ impl State {
 }
 
 /// Bytes per second with which nobody waits for the network for long.
-const FAST: f64 = 400e6;
+const FAST: f64 = 150e6;
 
 /// Half as many connections do as well if they bring this share.
 const AS_WELL: f64 = 0.9;
@@ -172,7 +172,7 @@ mod tests {
     #[test]
     fn a_fast_connection_needs_none() {
         assert_eq!(widths(&Pace::new(8), 10_000, |width| as_float(width) * 500.0), [1]);
-        assert_eq!(widths(&Pace::new(8), 500, |width| as_float(width) * 250.0), [1, 2]);
+        assert_eq!(widths(&Pace::new(8), 500, |width| as_float(width) * 100.0), [1, 2]);
     }
 
     #[test]
