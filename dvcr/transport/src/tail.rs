@@ -78,8 +78,8 @@ impl Tail {
         Self { whole: true, ..self }
     }
 
-    /// The same, but the whole instead of a range is an error of [`Kind::NoRanges`]: whoever reads many parts
-    /// would read the whole for each.
+    /// The same, but the whole instead of a range is an error of [`Kind::NoRanges`]: whoever reads many parts would read
+    /// the whole for each.
     pub(crate) fn impatient(self) -> Self {
         Self { patient: false, ..self }
     }
@@ -177,12 +177,15 @@ impl Tail {
 
     /// At the end: lets the connection be used again if nothing more comes on it.
     async fn finish(&mut self) -> Result<Option<Bytes>> {
-        if let Some(body) = self.body.take_if(|body| body.remaining() == Some(0)) {
-            let mut body = body;
-            body.next().await?;
+        let Some(mut body) = self.body.take().filter(|body| body.remaining() == Some(0)) else { return Ok(None) };
+        match body.next().await {
+            // More than was announced is not to be believed; a connection that breaks now has brought everything.
+            Err(error) if error.kind() == Kind::Protocol => {
+                self.failed = Some(error.clone());
+                Err(error)
+            }
+            _ => Ok(None),
         }
-        self.body = None;
-        Ok(None)
     }
 
     /// Asks again, for what is left.

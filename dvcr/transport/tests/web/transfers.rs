@@ -300,3 +300,17 @@ async fn ranges_that_can_not_be_relied_on_are_not_asked_for_again() {
         }
     }
 }
+
+#[tokio::test]
+async fn a_connection_that_breaks_behind_the_last_byte_has_brought_all() {
+    let data = sample(LEN.try_into().unwrap());
+    let object = Object::new(data.clone());
+    let server = Server::start(move |seen| {
+        let reply = object.answer(seen);
+        let len = reply.body_len();
+        // The end of the chunks never comes.
+        reply.chunked().fault_at(len, Reply::cut)
+    });
+    assert!(fetch(&server, hasty()).await.unwrap() == data);
+    assert_eq!(asked(&server.seen()), LEN, "nothing is asked for twice");
+}
