@@ -19,8 +19,8 @@ use crate::tail::Tail;
 
 /// Reads ranges of a proven object, a part on each connection at a time, and gives them in order.
 ///
-/// Parts that are complete wait for their turn, at most [`WAITING`] of them. So the memory is at most that and the number of
-/// connections, times [`PART`].
+/// Parts that are complete wait for their turn, at most [`WAITING`] of them. So the memory is at most that and the number
+/// of connections, times [`PART`].
 pub(crate) struct Ahead {
     resource: Resource,
     object: Arc<Object>,
@@ -168,8 +168,9 @@ impl Drop for Part {
     }
 }
 
-/// What is read with one request: a little less than one TCP window of a usual Linux carries. With less, a link stands still for most of
-/// a round trip; more waits in memory for its turn. On a link of 50 ms, eight connections bring up to 600 MB/s with it.
+/// What is read with one request: a little less than one TCP window of a usual Linux carries. With less, a link stands
+/// still for most of a round trip; more waits in memory for its turn. On a link of 50 ms, eight connections bring up to
+/// 600 MB/s with it.
 pub(crate) const PART: u64 = (4 << 20) - (256 << 10);
 
 /// How many parts may wait, complete, for their turn.

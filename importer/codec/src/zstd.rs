@@ -102,8 +102,8 @@ impl Zstd {
         let fed = if self.in_place { self.place.feed(input).map_err(damaged)? } else { self.stream(input)? };
         self.made = self.made.saturating_add((self.waiting() - before) as u64);
         match self.size {
-            // libzstd compares them by itself, but not where an empty block ends a frame that it sees in pieces, and block by
-            // block only at the end.
+            // libzstd compares them by itself, but not where an empty block ends a frame that it sees in pieces, and block
+            // by block only at the end.
             Some(size) if self.made > size || (fed == Fed::Complete && size != self.made) => Err(Error::new(
                 Kind::Corrupt,
                 format!("a frame gives {} bytes instead of {size}; the file is damaged, get it again", self.made),
