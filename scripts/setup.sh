@@ -33,6 +33,10 @@ tar             tar
 genisoimage     genisoimage
 xorriso         xorriso
 losetup         util-linux
+perl            perl-base
+docker-registry docker-registry
+skopeo          skopeo
+umoci           umoci
 git             git
 python3         python3
 '
