@@ -18,6 +18,7 @@ use tokio::task::JoinHandle;
 
 use crate::address::{Address, Origin};
 use crate::error::{Error, Kind, Result};
+use crate::interim::Interim;
 use crate::proxy::Proxy;
 
 /// A connection that carries one response at a time. Dropping it closes it, whatever still comes in.
@@ -112,7 +113,8 @@ impl Connection {
 
     /// Sends a GET and waits for the head of the response.
     ///
-    /// The outer error is a request that can't be sent at all, the inner one a connection that broke.
+    /// The outer error is a request that can't be sent at all, or a server that has no answer to it; the inner one a
+    /// connection that broke.
     pub(crate) async fn get(
         &mut self,
         address: &Address,
@@ -138,8 +140,13 @@ impl Connection {
                     headers.insert(HOST, HeaderValue::from_str(&authority).map_err(|_| unfit())?);
                 }
                 *request.headers_mut() = headers;
+                let interim = Interim::of(&mut request);
                 match sender.ready().await {
-                    Ok(()) => sender.send_request(request).await,
+                    Ok(()) => tokio::select! {
+                        biased;
+                        error = interim.too_many() => return Err(error),
+                        response = sender.send_request(request) => response,
+                    },
                     Err(error) => Err(error),
                 }
             }

@@ -35,6 +35,7 @@ mod config;
 mod connect;
 mod connection;
 mod error;
+mod interim;
 mod locator;
 mod object;
 mod pace;

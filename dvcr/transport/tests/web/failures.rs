@@ -177,3 +177,16 @@ async fn a_body_longer_than_announced_ends_where_it_should() {
     let answer = resource(&server, "/").get(&Request::default()).await.unwrap();
     assert_eq!(read(answer).await.unwrap(), b"abc");
 }
+
+/// A server that says "more to come" for ever is left, and one that does so for a while is waited for.
+#[tokio::test]
+async fn interim_answers_are_no_answer_and_have_a_bound() {
+    let hint = "HTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\n";
+    let last = "HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nabc";
+    let server = Server::start(move |_| Reply::raw(format!("{}{last}", hint.repeat(20))));
+    assert_eq!(whole(&resource(&server, "/")).await, b"abc");
+    let server = Server::start(move |_| Reply::raw(hint.repeat(10_000)).stall());
+    let error = failure(&resource(&server, "/")).await;
+    assert_eq!((error.kind(), error.is_transient()), (Kind::Protocol, false), "{error}");
+    assert!(error.to_string().contains("more than 100 interim answers"), "{error}");
+}
