@@ -73,6 +73,7 @@ impl Answer {
             }
             416 if text(headers, CONTENT_RANGE).and_then(ContentRange::unsatisfied) == Some(0) => Ok(Self::Empty),
             416 if range.is_some_and(|range| range.start == 0) => Ok(Self::NoRanges),
+            416 if same.is_some() => Err(unsatisfied(headers, range)),
             300 | 301 | 302 | 303 | 307 | 308 => match headers.get(LOCATION) {
                 Some(location) => Ok(Self::Elsewhere(location.as_bytes().to_vec())),
                 // S3 says in which region the bucket is, and not where that is.
@@ -125,6 +126,19 @@ fn part(headers: &HeaderMap, body: Option<u64>, range: &ByteRange) -> Result<(Me
     Ok((Meta::read(headers, part.total)?, part))
 }
 
+/// A `416` to a request for a part of an object that is known: it is another, or the server contradicts itself.
+fn unsatisfied(headers: &HeaderMap, range: Option<&ByteRange>) -> Error {
+    let start = range.map_or(0, |range| range.start);
+    let refused = range.map_or_else(|| "a range".to_owned(), ToString::to_string);
+    match text(headers, CONTENT_RANGE).and_then(ContentRange::unsatisfied) {
+        Some(total) if total <= start => {
+            Error::new(Kind::Changed, format!("the object is shorter than it was, {total} bytes: start again"))
+        }
+        Some(total) => protocol(format!("the server refuses {refused} of an object that has {total} (status 416)")),
+        None => protocol(format!("the server refuses {refused} of an object that has them (status 416)")),
+    }
+}
+
 fn prove(same: Option<&Validator>, meta: &Meta) -> Result<()> {
     let Some(same) = same else { return Ok(()) };
     match &meta.validator {
@@ -175,7 +189,8 @@ pub(crate) fn refusal(status: StatusCode, headers: &HeaderMap, excerpt: &str) ->
         (403, _) => "check the credentials, or whether a signed address has expired".into(),
         (404 | 410, _) => "check the address".into(),
         (407, _) => "the proxy wants credentials".into(),
-        (416, _) => "the object is shorter than it was".into(),
+        (416, _) => "the object ends before these bytes".into(),
+        (501 | 505, _) => "the server can't do what it takes; use another address".into(),
         (408 | 425 | 429 | 500.., _) => "try again later".into(),
         _ => "check the address".into(),
     };

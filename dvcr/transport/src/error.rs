@@ -55,7 +55,8 @@ impl Error {
     pub(crate) fn new(kind: Kind, message: impl Into<String>) -> Self {
         let transient = match kind {
             Kind::Connect | Kind::Stalled | Kind::Cut | Kind::Changed => true,
-            Kind::Status(status) => matches!(status, 408 | 425 | 429 | 500..),
+            // 501 and 505 say what the server can't do, not how it is.
+            Kind::Status(status) => matches!(status, 408 | 425 | 429 | 500 | 502..=504 | 506..),
             Kind::Usage
             | Kind::Dns
             | Kind::Forbidden

@@ -146,6 +146,11 @@ impl Resource {
         Ok(self.remember(response))
     }
 
+    /// Asks once more, from the start, and not for a fresh address after that.
+    pub(crate) async fn once(&self, request: &Request) -> Result<Response> {
+        self.follow(None, request).await.map(|response| self.remember(response)).map_err(|failure| failure.error)
+    }
+
     /// How patiently it is read.
     pub(crate) fn retry(&self) -> Retry {
         self.client.inner.retry

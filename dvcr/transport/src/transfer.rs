@@ -45,7 +45,8 @@ impl Resource {
     /// Asks for the first bytes, until there is an answer, and reads on from there.
     ///
     /// The first request is for a short range, so that whoever wants only the start costs little. A server without
-    /// ranges answers with the whole, which is read as it comes. HEAD is never sent.
+    /// ranges answers with the whole, which is read as it comes; one that answers with a refusal is asked once without a
+    /// range before that is believed. HEAD is never sent.
     ///
     /// # Errors
     ///
@@ -53,11 +54,19 @@ impl Resource {
     pub async fn open(&self) -> Result<(Arc<Object>, Transfer)> {
         let mut budget = Budget::new(self.retry());
         let begin = Instant::now();
+        let mut whole = false;
         let response = match self.ask(&Request::from(0..FIRST), &mut budget).await {
             // Whoever can't answer to a range may still have the whole.
             Err(error) if error.kind() == Kind::Protocol => {
                 tracing::debug!(%error, "asked without a range");
+                whole = true;
                 self.ask(&Request::default(), &mut budget).await?
+            }
+            // And so may whoever refuses. A real refusal costs one request more, and is told as it was.
+            Err(error) if may_mean_the_range(error.kind()) => {
+                tracing::debug!(%error, "asked once without a range");
+                whole = true;
+                self.once(&Request::default()).await.map_err(|_| error)?
             }
             response => response?,
         };
@@ -77,6 +86,7 @@ impl Resource {
         };
         let object = Arc::new(Object { ranges, ..Object::of(&response) });
         let tail = Tail::new(self.clone(), Arc::clone(&object), 0, end).with(response.body);
+        let tail = if whole { tail.whole() } else { tail };
         let transfer = match (end, object.len) {
             (Some(end), Some(len)) if ranges => {
                 let rest = (end < len).then_some(end..len);
@@ -193,6 +203,14 @@ impl std::fmt::Debug for Transfer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Transfer").field("resource", &self.resource).field("wanted", &self.wanted).finish()
     }
+}
+
+/// Whether a failure may be that of a server, or of a guard before it, that takes no offence at the object but at the
+/// range: "bad request", "forbidden", "not allowed", "not acceptable", "not implemented", a script that fails, a
+/// connection that is closed without an answer. Not so where the server says that it is busy, wants to know who asks, or
+/// has no such object.
+fn may_mean_the_range(kind: Kind) -> bool {
+    matches!(kind, Kind::Status(400 | 403 | 405 | 406 | 500 | 501) | Kind::Cut)
 }
 
 /// What the first request asks for: more than it takes to tell what an image is.

@@ -76,6 +76,25 @@ fn a_range_of_nothing_is_told_from_a_range_too_far() {
 }
 
 #[test]
+fn a_range_of_a_known_object_that_is_refused_tells_of_another_or_of_a_server_without_ranges() {
+    let refused = |lines: &[(&'static str, &str)]| {
+        let same = Validator::find(&headers(&[("etag", "\"a\"")]), Some(1000)).unwrap();
+        Answer::judge(StatusCode::RANGE_NOT_SATISFIABLE, &headers(lines), None, Some(&MIDDLE), Some(&same)).unwrap_err()
+    };
+    for total in ["99", "100"] {
+        let error = refused(&[("content-range", &format!("bytes */{total}"))]);
+        assert_eq!(error.kind(), Kind::Changed, "{error}");
+        assert!(error.to_string().contains("shorter than it was"), "{error}");
+    }
+    for lines in [&[("content-range", "bytes */1000")][..], &[("content-range", "what")], &[]] {
+        let error = refused(lines);
+        assert_eq!(error.kind(), Kind::Protocol, "{error}");
+        assert!(error.to_string().contains("refuses bytes 100 to 200"), "{error}");
+        assert!(!error.to_string().contains("shorter"), "{error}");
+    }
+}
+
+#[test]
 fn a_part_must_prove_to_be_of_the_same_object() {
     let part = |lines: &[(&'static str, &str)], total: &str| {
         let mut lines = lines.to_vec();

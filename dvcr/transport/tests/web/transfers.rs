@@ -234,12 +234,12 @@ async fn busy_servers_are_asked_again_and_final_answers_are_not() {
         });
         assert!(fetch(&server, hasty()).await.unwrap() == data, "{status}");
     }
-    for status in [400, 401, 403, 404, 410, 451] {
+    for status in [401, 404, 407, 410, 451] {
         let server = Server::start(move |_| Reply::new(status));
         assert_eq!(failure(&server).await.kind(), Kind::Status(status));
         assert_eq!(server.seen().len(), 1, "{status}");
     }
-    let server = Server::start(|_| Reply::new(500));
+    let server = Server::start(|_| Reply::new(502));
     let error = failure(&server).await;
     assert!(error.to_string().ends_with("(after 4 attempts)"), "{error}");
     assert_eq!(server.seen().len(), 4);
@@ -313,4 +313,64 @@ async fn a_connection_that_breaks_behind_the_last_byte_has_brought_all() {
     });
     assert!(fetch(&server, hasty()).await.unwrap() == data);
     assert_eq!(asked(&server.seen()), LEN, "nothing is asked for twice");
+}
+
+/// HT-R1: `curl -L` gets it, so we do, also where a guard before the server takes offence at ranges, and when the one
+/// answer without breaks.
+#[tokio::test]
+async fn a_refused_range_is_no_refusal_of_the_object() {
+    let data = sample(LEN.try_into().unwrap());
+    let refusals = [400, 403, 405, 406, 500, 501].map(Reply::new);
+    for refusal in refusals.into_iter().chain([Reply::raw("")]) {
+        let object = Object::new(data.clone());
+        let (what, wholes) = (format!("{refusal:?}"), AtomicUsize::new(0));
+        let server = Server::start(move |seen| match seen.header("range") {
+            Some(_) => refusal.clone(),
+            None if wholes.fetch_add(1, Ordering::Relaxed) == 0 => object.answer(seen).fault_at(1 << 20, Reply::cut),
+            None => object.answer(seen),
+        });
+        let got = fetch(&server, hasty()).await.unwrap_or_else(|error| panic!("{what}: {error}"));
+        assert!(got == data, "{what}");
+        // No range is asked for again, in vain.
+        let whole: Vec<_> = server.seen().iter().map(|seen| seen.header("range").is_none()).collect();
+        assert_eq!(whole[whole.len() - 2..], [true, true], "{what}");
+        assert_eq!(whole.iter().filter(|whole| **whole).count(), 2, "{what}");
+    }
+}
+
+/// HT-R1: a refusal that is meant costs one request more, and is told as it was.
+#[tokio::test]
+async fn a_real_refusal_is_asked_once_more_without_a_range_and_told() {
+    for status in [400, 403, 405, 406, 501] {
+        let server = Server::start(move |seen| match seen.header("range") {
+            Some(_) => Reply::new(status).body("no, and that is why"),
+            None => Reply::new(404),
+        });
+        let error = failure(&server).await;
+        assert_eq!((error.kind(), error.is_transient()), (Kind::Status(status), false), "{error}");
+        assert!(error.to_string().contains("that is why"), "{error}");
+        assert_eq!(server.seen().len(), 2, "{status}");
+    }
+    let server = Server::start(|_| Reply::new(500));
+    let error = failure(&server).await;
+    assert!(error.to_string().ends_with("(after 4 attempts)"), "{error}");
+    assert_eq!(server.seen().len(), 5);
+}
+
+#[tokio::test]
+async fn a_part_that_is_refused_is_of_a_shorter_object_or_read_in_the_whole() {
+    let data = sample(LEN.try_into().unwrap());
+    for (total, kind) in [(Some(LEN / 100), Some(Kind::Changed)), (Some(LEN), None), (None, None)] {
+        let object = Object::new(data.clone());
+        let server = Server::start(move |seen| match (seen.header("range"), total) {
+            (None | Some("bytes=0-524287"), _) => object.answer(seen),
+            (_, Some(total)) => Reply::new(416).header("content-range", format!("bytes */{total}")),
+            (_, None) => Reply::new(416),
+        });
+        match (fetch(&server, hasty()).await, kind) {
+            (Ok(got), None) => assert!(got == data, "{total:?}"),
+            (Err(error), Some(kind)) => assert_eq!(error.kind(), kind, "{error}"),
+            (got, _) => panic!("{total:?}: {:?}", got.map(|got| got.len())),
+        }
+    }
 }
