@@ -12,16 +12,18 @@ use importer_codec::Bin;
 use importer_disk::plan::Op;
 
 use crate::sink::Sink;
-use crate::unpack::Unpacker;
+use crate::slab::PAGE;
+use crate::unpack::{BUFFER, Unpacker};
 use crate::{Error, Kind, Result};
 
 /// Threads that carry out ops on a sink.
 pub(crate) struct Pool {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
-    /// Ops gathered for the next job, and what they weigh.
+    /// Ops gathered for the next job, what they weigh, and how many bytes of the disk they make.
     batch: Vec<Op>,
     weight: u64,
+    made: u64,
     budget: u64,
 }
 
@@ -65,7 +67,7 @@ impl Pool {
     /// Starts `threads` threads. At most `budget` bytes of ops wait or are in work; their buffers go to `bin`.
     pub(crate) fn new(sink: Box<dyn Sink>, threads: usize, budget: u64, bin: Bin) -> Result<Self> {
         let shared = Arc::new(Shared { sink, state: Mutex::default(), work: Condvar::new(), room: Condvar::new() });
-        let mut pool = Self { shared, threads: Vec::new(), batch: Vec::new(), weight: 0, budget };
+        let mut pool = Self { shared, threads: Vec::new(), batch: Vec::new(), weight: 0, made: 0, budget };
         for number in 0..threads.max(1) {
             let shared = Arc::clone(&pool.shared);
             let bin = bin.clone();
@@ -83,19 +85,48 @@ impl Pool {
     /// Takes ops. Waits while too many bytes are in flight.
     pub(crate) fn submit(&mut self, ops: &mut Vec<Op>) -> Result<()> {
         for op in ops.drain(..) {
-            self.weight += weight(&op);
-            self.batch.push(op);
-            if self.weight >= JOB_WEIGHT {
-                self.flush()?;
-            }
+            self.push(op)?;
         }
         Ok(())
+    }
+
+    fn push(&mut self, op: Op) -> Result<()> {
+        let made = made(&op);
+        if self.made + made < JOB && self.weight < JOB {
+            self.gather(op);
+            return Ok(());
+        }
+        match op {
+            // A job ends where a page of the disk ends, so that no page is written in two parts.
+            Op::Write { guest, mut bytes } => {
+                let beyond = (guest.0 + made) % PAGE as u64;
+                let rest = usize::try_from(made.saturating_sub(beyond)).unwrap_or_default();
+                let rest = (beyond > 0 && rest > 0).then(|| bytes.split_off(rest));
+                self.gather(Op::Write { guest, bytes });
+                self.flush()?;
+                if let Some(bytes) = rest {
+                    self.gather(Op::Write { guest: importer_disk::GuestOffset(guest.0 + made - beyond), bytes });
+                }
+                Ok(())
+            }
+            op => {
+                self.gather(op);
+                self.flush()
+            }
+        }
+    }
+
+    fn gather(&mut self, op: Op) {
+        self.weight += weight(&op);
+        self.made += made(&op);
+        self.batch.push(op);
     }
 
     fn flush(&mut self) -> Result<()> {
         if self.batch.is_empty() {
             return Ok(());
         }
+        self.made = 0;
         let job = (std::mem::take(&mut self.batch), std::mem::take(&mut self.weight));
         let mut state = self.shared.state();
         while !state.failed && state.in_flight > 0 && state.in_flight + job.1 > self.budget {
@@ -210,5 +241,17 @@ fn weight(op: &Op) -> u64 {
     }
 }
 
-/// Enough for one large write, little enough that the threads share the work.
-const JOB_WEIGHT: u64 = 256 << 10;
+/// How many bytes an op writes.
+fn made(op: &Op) -> u64 {
+    match op {
+        Op::Write { bytes, .. } => bytes.len() as u64,
+        Op::Unpack { len, .. } => *len,
+        Op::Zero { .. } => 0,
+    }
+}
+
+/// Enough for one large write: what a job makes, or at most weighs.
+const JOB: u64 = BUFFER as u64;
+
+#[cfg(test)]
+mod tests;

@@ -1,4 +1,4 @@
-//! Carrying out ops: unpack and write.
+//! Carrying out ops: unpack, join and write.
 
 use importer_codec::Bin;
 use importer_codec::cluster::{Inflate, Zstd};
@@ -6,7 +6,7 @@ use importer_disk::Codec;
 use importer_disk::plan::Op;
 
 use crate::sink::Sink;
-use crate::slab::Slab;
+use crate::slab::{PAGE, Slab};
 use crate::{Error, Kind, Result};
 
 /// The codecs and the buffer of one thread.
@@ -17,8 +17,19 @@ pub(crate) struct Unpacker {
     deflate: Option<Inflate>,
     zlib: Option<Inflate>,
     zstd: Option<Zstd>,
-    /// Unpacked units that follow each other on the disk, to be written at once. At most [`BUFFER`] and one unit.
-    buffer: Slab,
+    joined: Joined,
+}
+
+/// Bytes that follow each other on the disk, to be written at once: at most [`BUFFER`] and one unit. A byte lies in
+/// memory as far behind a page border as it lies on the disk, so that whole pages can be written as they are.
+#[derive(Default)]
+struct Joined {
+    slab: Slab,
+    /// Guest offset of the first byte.
+    start: u64,
+    /// Where in the slab it lies.
+    lead: usize,
+    filled: usize,
 }
 
 /// A unit to unpack.
@@ -37,46 +48,38 @@ impl Unpacker {
         Self { bin, ..Self::default() }
     }
 
-    /// Carries out a job. Units that follow each other are unpacked into one buffer and written together.
+    /// Carries out a job. What follows each other on the disk is written together; what comes unpacked only where the
+    /// sink wants that.
     pub(crate) fn carry_out(&mut self, job: Vec<Op>, sink: &dyn Sink) -> Result<()> {
-        let mut start = 0;
-        let mut filled = 0;
+        let joins = sink.joins();
         for op in job {
-            let contiguous = matches!(&op, Op::Unpack { guest, .. } if guest.0 == start + filled as u64);
-            if filled > 0 && (!contiguous || filled >= BUFFER) {
-                sink.write(start, self.buffer.bytes().get(..filled).unwrap_or_default())?;
-                filled = 0;
-            }
             match op {
                 Op::Write { guest, bytes } => {
-                    sink.write(guest.0, &bytes)?;
+                    if joins && bytes.len() < BUFFER {
+                        self.joined.room(guest.0, bytes.len(), sink)?.copy_from_slice(&bytes);
+                        self.joined.filled += bytes.len();
+                    } else {
+                        self.joined.write(sink)?;
+                        sink.write(guest.0, &bytes)?;
+                    }
                     self.bin.give(bytes);
                 }
                 Op::Zero { guest, len } => sink.zero(guest.0, len)?,
                 Op::Unpack { guest, len, unpacked, codec, input, at } => {
-                    if filled == 0 {
-                        start = guest.0;
-                    }
                     let len = usize::try_from(len).map_err(|_| Error::new(Kind::Ours, "a unit of this length"))?;
                     let unit =
                         Unit { guest: guest.0, len, unpacked: unpacked as usize, codec, input: &input, at: at.0 };
-                    self.unpack(&unit, filled)?;
-                    filled += unit.len;
+                    self.unpack(&unit, sink)?;
                     self.bin.give(input);
                 }
             }
         }
-        if filled > 0 {
-            sink.write(start, self.buffer.bytes().get(..filled).unwrap_or_default())?;
-        }
-        Ok(())
+        self.joined.write(sink)
     }
 
-    /// Unpacks a unit into the buffer at `filled`. It must give exactly a unit, or exactly what the disk has of it.
-    fn unpack(&mut self, unit: &Unit<'_>, filled: usize) -> Result<()> {
-        let room = unit.unpacked.max(unit.len);
-        self.buffer.grow(filled + room);
-        let output = self.buffer.bytes_mut().get_mut(filled..filled + room).unwrap_or_default();
+    /// Unpacks a unit behind what was joined. It must give exactly a unit, or exactly what the disk has of it.
+    fn unpack(&mut self, unit: &Unit<'_>, sink: &dyn Sink) -> Result<()> {
+        let output = self.joined.room(unit.guest, unit.unpacked.max(unit.len), sink)?;
         let made = match unit.codec {
             Codec::Deflate => self.deflate.get_or_insert_with(Inflate::raw).unpack(unit.input, output),
             Codec::Zlib => self.zlib.get_or_insert_with(Inflate::zlib).unpack(unit.input, output),
@@ -91,7 +94,10 @@ impl Unpacker {
             format!("the compressed cluster at offset {:#x} (guest offset {:#x}) {what}", unit.at, unit.guest)
         };
         match made {
-            Ok(made) if made == unit.unpacked || made == unit.len => Ok(()),
+            Ok(made) if made == unit.unpacked || made == unit.len => {
+                self.joined.filled += unit.len;
+                Ok(())
+            }
             Ok(made) => Err(Error::new(
                 Kind::NotUsable,
                 describe(&format!("unpacks to {made} bytes instead of {}: the image is corrupt", unit.unpacked)),
@@ -103,5 +109,33 @@ impl Unpacker {
     }
 }
 
+impl Joined {
+    /// Memory for `len` bytes at guest offset `guest`, which are only there once `filled` counts them. What was joined is
+    /// written before if they don't follow it, or if it is enough.
+    fn room(&mut self, guest: u64, len: usize, sink: &dyn Sink) -> Result<&mut [u8]> {
+        if self.filled >= BUFFER || self.start.checked_add(self.filled as u64) != Some(guest) {
+            self.write(sink)?;
+        }
+        if self.filled == 0 {
+            self.start = guest;
+            // Below a page, so it fits.
+            self.lead = usize::try_from(guest % PAGE as u64).unwrap_or_default();
+        }
+        let from = self.lead + self.filled;
+        self.slab.grow(from + len);
+        let room = self.slab.bytes_mut().get_mut(from..from + len);
+        room.ok_or_else(|| Error::new(Kind::Ours, "a slab did not grow"))
+    }
+
+    /// Writes what was joined.
+    fn write(&mut self, sink: &dyn Sink) -> Result<()> {
+        let filled = std::mem::take(&mut self.filled);
+        match self.slab.bytes().get(self.lead..self.lead + filled) {
+            Some(bytes) if filled > 0 => sink.write(self.start, bytes),
+            _ => Ok(()),
+        }
+    }
+}
+
 /// One large write: larger ones gain nothing.
-const BUFFER: usize = 1 << 20;
+pub(crate) const BUFFER: usize = 1 << 20;

@@ -212,6 +212,10 @@ impl Sink for BlockSink {
         Ok(())
     }
 
+    fn joins(&self) -> bool {
+        self.writer.joins()
+    }
+
     fn zero(&self, at: u64, len: u64) -> Result<()> {
         let end = self.end(at, len)?;
         self.begin()?;

@@ -255,6 +255,10 @@ impl Sink for FileSink {
         Ok(())
     }
 
+    fn joins(&self) -> bool {
+        self.writer.joins()
+    }
+
     fn zero(&self, at: u64, len: u64) -> Result<()> {
         // A new file is all hole, or all reserved: both read as zeros. One that is continued may hold anything behind its
         // checkpoint.

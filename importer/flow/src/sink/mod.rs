@@ -35,6 +35,11 @@ pub trait Sink: Send + Sync {
     /// Writes `bytes` at guest offset `at`. Zeros in it are recognised.
     fn write(&self, at: u64, bytes: &[u8]) -> Result<()>;
 
+    /// Whether few large writes are worth a copy of their bytes.
+    fn joins(&self) -> bool {
+        false
+    }
+
     /// Makes `len` bytes at guest offset `at` read as zeros.
     fn zero(&self, at: u64, len: u64) -> Result<()>;
 

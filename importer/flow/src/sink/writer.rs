@@ -40,6 +40,11 @@ impl Writer {
         }
     }
 
+    /// Whether bytes are worth joining: a direct write waits for the device, the page cache joins by itself.
+    pub(super) fn joins(&self) -> bool {
+        self.direct.is_some() && !self.refused.load(Ordering::Relaxed)
+    }
+
     /// Writes all of `bytes` at offset `at` of `file`, the one this was made for.
     pub(super) fn write_all_at(&self, file: &File, bytes: &[u8], at: u64) -> io::Result<()> {
         let Some((head, body, tail)) = split(bytes, at) else { return self.write_cached(file, bytes, at) };

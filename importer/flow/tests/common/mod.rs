@@ -106,6 +106,10 @@ impl Sink for Recorder {
         self.file.write(at, bytes)
     }
 
+    fn joins(&self) -> bool {
+        self.file.joins()
+    }
+
     fn zero(&self, at: u64, len: u64) -> Result<()> {
         self.file.zero(at, len)
     }
