@@ -7,18 +7,23 @@
 #![allow(clippy::disallowed_methods, reason = "a delay is what it is")]
 
 use std::collections::VecDeque;
-use std::io::{self, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A link to a server. It ends with the program.
+/// A link to a server. It is a process of its own: what it holds under way is large, and the kernel counts the memory of
+/// whoever starts a program as the program's.
 pub struct Link {
-    address: SocketAddr,
-    carried: Arc<AtomicU64>,
+    address: String,
+    process: Child,
+    /// A line on it asks for the bytes carried.
+    ask: ChildStdin,
+    answers: BufReader<ChildStdout>,
 }
 
 /// What a link does to those who use it.
@@ -30,20 +35,25 @@ pub struct Nature {
     pub cut: Option<u64>,
 }
 
+/// The first argument of the process that is a link.
+pub const NAME: &str = "--link";
+
 impl Link {
     /// A link to `server`.
     pub fn to(server: SocketAddr, nature: Nature) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port on loopback");
-        let address = listener.local_addr().expect("it is bound");
-        let carried = Arc::<AtomicU64>::default();
-        let count = Arc::clone(&carried);
-        thread::spawn(move || {
-            for client in listener.incoming().flatten() {
-                let count = Arc::clone(&count);
-                thread::spawn(move || drop(carry(client, server, nature, &count)));
-            }
-        });
-        Self { address, carried }
+        let program = std::env::current_exe().expect("the name of this program");
+        let cut = nature.cut.map_or_else(String::new, |cut| cut.to_string());
+        let mut process = Command::new(program)
+            .args([NAME, &server.to_string(), &nature.round_trip.as_millis().to_string(), &cut])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("this program starts again");
+        let ask = process.stdin.take().expect("it is piped");
+        let answers = BufReader::new(process.stdout.take().expect("it is piped"));
+        let mut link = Self { address: String::new(), process, ask, answers };
+        link.address = link.answer();
+        link
     }
 
     /// The URL of `path` over this link.
@@ -52,9 +62,47 @@ impl Link {
     }
 
     /// Bytes carried towards clients since the last time.
-    pub fn take_carried(&self) -> u64 {
-        self.carried.swap(0, Ordering::Relaxed)
+    pub fn take_carried(&mut self) -> u64 {
+        writeln!(self.ask).expect("the link runs");
+        self.answer().parse().expect("the link tells a number")
     }
+
+    fn answer(&mut self) -> String {
+        let mut line = String::new();
+        self.answers.read_line(&mut line).expect("the link runs");
+        line.trim_end().to_owned()
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        drop(self.process.kill());
+        drop(self.process.wait());
+    }
+}
+
+/// What the process does that is a link: tells its address, and the bytes it carried whenever it is asked. Ends with
+/// those who ask.
+pub fn run(arguments: &[String]) -> io::Result<()> {
+    let [server, round_trip, cut] = arguments else { panic!("the arguments of a link: {arguments:?}") };
+    let server = server.parse().expect("an address");
+    let nature =
+        Nature { round_trip: Duration::from_millis(round_trip.parse().expect("milliseconds")), cut: cut.parse().ok() };
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    println!("{}", listener.local_addr()?);
+    let carried = Arc::<AtomicU64>::default();
+    let count = Arc::clone(&carried);
+    thread::spawn(move || {
+        for client in listener.incoming().flatten() {
+            let count = Arc::clone(&count);
+            thread::spawn(move || drop(carry(client, server, nature, &count)));
+        }
+    });
+    for line in io::stdin().lines() {
+        line?;
+        println!("{}", carried.swap(0, Ordering::Relaxed));
+    }
+    Ok(())
 }
 
 /// Carries one connection until either side ends it.

@@ -45,6 +45,12 @@ struct Options {
 }
 
 fn main() -> ExitCode {
+    if let [_, name, link @ ..] = &*std::env::args().collect::<Vec<_>>()
+        && name == link::NAME
+    {
+        link::run(link).expect("a link");
+        return ExitCode::SUCCESS;
+    }
     let options = match options() {
         Ok(options) => options,
         Err(why) => {
@@ -63,7 +69,8 @@ fn main() -> ExitCode {
             Way::Cut(len) => Some(Nature { round_trip: Duration::ZERO, cut: Some(len) }),
         };
         let link = link.map(|nature| Link::to(server.address(), nature));
-        let row = Bench { options: &options, images: &images, server: &server, link }.row(work);
+        let mut bench = Bench { options: &options, images: &images, server: &server, link };
+        let row = bench.row(work);
         println!("{}", report::table(std::slice::from_ref(&row)).lines().skip(2).collect::<Vec<_>>().join("\n"));
         rows.push(row);
     }
@@ -86,7 +93,7 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    fn row(&self, work: &Work) -> Row {
+    fn row(&mut self, work: &Work) -> Row {
         let out = self.images.path("out.tmp");
         let expect = work.expect.map(|name| self.images.path(name));
         self.warm(work);
@@ -96,7 +103,7 @@ impl Bench<'_> {
         for run in 0..self.options.runs {
             eprintln!("{}: run {} of {}, load {}", work.name, run + 1, self.options.runs, report::load());
             ours.push(self.timed(&mut self.ours(work, &out)));
-            carried = self.link.as_ref().map_or(0, Link::take_carried).max(carried);
+            carried = self.link.as_mut().map_or(0, Link::take_carried).max(carried);
             if let Some(expect) = &expect {
                 if run == 0 {
                     let at = differ(&out, expect);
