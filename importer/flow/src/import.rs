@@ -29,7 +29,7 @@ pub struct Settings {
     pub spool_limit: u64,
     /// Where a spool would be made: the target's side.
     pub spool_directory: PathBuf,
-    /// Threads that unpack and write.
+    /// Threads that unpack and write: one more, because one waits for the disk.
     pub threads: usize,
     /// Which member of an archive is wanted.
     pub disk: Option<String>,
@@ -120,7 +120,7 @@ pub fn import(
     progress: Arc<Progress>,
 ) -> Result<Outcome> {
     let bin = Bin::default();
-    let pool = Pool::new(sink, settings.threads, settings.memory / QUEUE_SHARE, bin.clone())?;
+    let pool = Pool::new(sink, settings.threads.saturating_add(1), settings.memory / QUEUE_SHARE, bin.clone())?;
     let name = source.name();
     let result = Import { source: &mut *source, settings, progress, bin }.run(pool);
     result.map_err(|error| named(error, &name, source.served()))
