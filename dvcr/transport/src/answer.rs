@@ -163,7 +163,8 @@ fn codings(headers: &HeaderMap) -> Result<Vec<Coding>> {
                 "zstd" => Coding::Zstd,
                 "br" => Coding::Brotli,
                 name => {
-                    let message = format!("the server uses the content encoding {name:?}, which was not accepted");
+                    let message =
+                        format!("the server uses the content encoding {name:?}, though asked for none: turn it off");
                     return Err(protocol(message));
                 }
             });

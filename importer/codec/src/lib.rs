@@ -30,6 +30,7 @@ mod spare;
 pub mod tar;
 pub mod wrapper;
 mod xz;
+mod zlib;
 mod zstd;
 
 pub use bin::Bin;

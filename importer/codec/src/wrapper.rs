@@ -8,6 +8,7 @@ use crate::gzip::Gzip;
 use crate::lz4::Lz4;
 use crate::tar;
 use crate::xz::Xz;
+use crate::zlib::Zlib;
 use crate::zstd::Zstd;
 use crate::{Bin, Error, Kind, Result, gzip, lz4, xz, zstd};
 
@@ -24,6 +25,8 @@ pub enum Wrapper {
     Bzip2,
     /// The lz4 frame format.
     Lz4,
+    /// zlib, RFC 1950, or deflate without it. Only as a content encoding of HTTP: no file is told to be it.
+    Zlib,
     /// A tar archive; an OVA too. It is read by [`archive::Member`](crate::archive::Member).
     Tar,
 }
@@ -37,6 +40,7 @@ impl Wrapper {
             Self::Zstd => Box::new(Decoder::new(Zstd::new(limits, bin)?)),
             Self::Bzip2 => Box::new(Decoder::new(Buffered::new(Bzip2::new(), bin))),
             Self::Lz4 => Box::new(Decoder::new(Buffered::new(Lz4::new(), bin))),
+            Self::Zlib => Box::new(Decoder::new(Buffered::new(Zlib::new(), bin))),
             Self::Tar => return Ok(None),
         }))
     }
@@ -50,6 +54,7 @@ impl Wrapper {
             Self::Zstd => "zstd",
             Self::Bzip2 => "bzip2",
             Self::Lz4 => "lz4",
+            Self::Zlib => "zlib",
             Self::Tar => "tar",
         }
     }

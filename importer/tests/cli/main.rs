@@ -4,6 +4,7 @@
 mod block;
 mod checksums;
 mod copy;
+mod encodings;
 mod exit_codes;
 mod help;
 mod identity;

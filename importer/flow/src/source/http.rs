@@ -263,8 +263,16 @@ fn decoded(body: Box<dyn Stream>, codings: &[Coding], name: &str) -> Result<Box<
         let wrapper = match coding {
             Coding::Gzip => Wrapper::Gzip,
             Coding::Zstd => Wrapper::Zstd,
+            Coding::Deflate => Wrapper::Zlib,
             other => {
-                let message = format!("{name}: the server sends the content encoding {other:?}, which is not read");
+                let coding = match other {
+                    Coding::Brotli => "br (Brotli)".to_owned(),
+                    other => format!("{other:?}"),
+                };
+                let message = format!(
+                    "{name}: the server sends it in the content encoding {coding}, though asked for none, and that is not \
+                     read: turn it off there for this file, or use another address"
+                );
                 return Err(Error::new(Kind::Refused, message));
             }
         };
