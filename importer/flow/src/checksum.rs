@@ -95,7 +95,7 @@ impl FromStr for Checksum {
             return Err(usage(&format!("the algorithm is not known; {known} are")));
         };
         let hex = hex.trim();
-        if unhex(hex).is_none() {
+        if !hex.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             return Err(usage("the digest is not hexadecimal"));
         }
         Self::new(algorithm, hex).ok_or_else(|| {

@@ -119,6 +119,8 @@ fn parses_any_case_and_refuses_by_reason() {
         ("sha256:", "64 hexadecimal digits, not 0"),
         ("sha256:00", "64 hexadecimal digits, not 2"),
         ("sha512:00", "128 hexadecimal digits"),
+        (&format!("sha256:{}", &EMPTY[1..]), "64 hexadecimal digits, not 63"),
+        (&format!("sha256:{EMPTY}0"), "64 hexadecimal digits, not 65"),
         ("md5:é", "not hexadecimal"),
         (EMPTY, "say which algorithm it is of: with 64 digits, sha256:HEX or streebog256:HEX"),
         (&EMPTY[..32], "with 32 digits, md5:HEX"),
