@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fixtures::content::{Pattern, Random};
-use fixtures::devices::LoopDevice;
+use fixtures::devices::{LoopDevice, TinyTmpfs};
 use fixtures::{run, sha256_file, tool};
 use importer_flow::sink::{self, Options};
 use importer_flow::source::FileSource;
@@ -286,6 +286,30 @@ fn before_the_first_checkpoint_nothing_is_kept() {
     let place = Place::new();
     SAME.run(&place.disk, &place.target(), 1 << 19).0.unwrap_err();
     assert_eq!(place.left(), [""; 0]);
+}
+
+/// What a full disk held is kept, and goes on when there is room.
+#[test]
+fn a_copy_that_found_no_room_goes_on_when_there_is() {
+    let place = Place::new();
+    let Some(tmpfs) = TinyTmpfs::mount(DISK / 2) else { return };
+    let target = tmpfs.path().join("disk");
+    for image in place.images() {
+        let what = image.display();
+        tmpfs.resize(DISK / 2).unwrap();
+        let error = SAME.run(&image, &target, u64::MAX).0.unwrap_err();
+        assert_eq!(error.kind(), Kind::Target, "{what}: {error}");
+        assert!(error.to_string().contains("no space left"), "{what}: {error}");
+        assert!(tmpfs.path().join(".disk.checkpoint").exists(), "{what}");
+        // It is no better the second time, and nothing is lost.
+        assert_eq!(SAME.run(&image, &target, u64::MAX).0.unwrap_err().kind(), Kind::Target, "{what}");
+        tmpfs.resize(2 * DISK).unwrap();
+        let outcome = SAME.run(&image, &target, u64::MAX).0.unwrap();
+        assert!(outcome.resumed_from.is_some(), "{what}");
+        assert_eq!(fixtures::differ(&target, &place.disk), None, "{what}");
+        assert_eq!(fs::read_dir(tmpfs.path()).unwrap().count(), 1, "{what}");
+        fs::remove_file(&target).unwrap();
+    }
 }
 
 #[test]

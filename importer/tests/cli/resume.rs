@@ -211,12 +211,48 @@ fn what_has_no_middle_starts_over() {
     name.push(".gz");
     let server = Stalling::start(fs::read(name).unwrap());
     server.stall_at(6 << 20);
-    kill(begin(&mut place.copy(server.url()), &server, || true));
+    let part = place.out().join(".disk.raw.part");
+    let written = || part.metadata().is_ok_and(|part| part.len() > 0);
+    kill(begin(&mut place.copy(server.url()), &server, written));
     server.relent();
     let (ran, report) = go_on(&place, &mut place.copy(server.url()));
-    assert!(ran.stderr.contains("can't be continued if it is interrupted: the image is compressed"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("starting over: the image is compressed"), "{}", ran.stderr);
     assert_eq!(report.get("resumedFrom"), None);
     place.assert_copied(&disk, "gzip");
+}
+
+/// One line on stderr says that nothing is continued, and why.
+#[test]
+fn what_can_not_be_continued_is_said_in_one_line() {
+    let place = Place::new();
+    let disk = Pattern::Noise.disk(place.path(), DISK);
+    let server = Stalling::start(fs::read(&disk).unwrap());
+    let (part, file) = (place.out().join(".disk.raw.part"), checkpoint(&place));
+    let damages: [(&str, &dyn Fn()); 3] = [
+        ("its checkpoint can't be read", &|| fs::write(&file, "millrace resume\n???").unwrap()),
+        ("it was interrupted before its first checkpoint", &|| fs::remove_file(&file).unwrap()),
+        ("it is not what its checkpoint says", &|| fs::write(&part, "other").unwrap()),
+    ];
+    for (why, damage) in damages {
+        server.stall_at(80 << 20);
+        kill(begin(&mut place.copy(server.url()), &server, || checkpoint(&place).exists()));
+        damage();
+        server.relent();
+        let (ran, report) = go_on(&place, &mut place.copy(server.url()));
+        let line = format!("can't be continued: {why}; starting over");
+        assert_eq!(ran.stderr.lines().count(), 1, "{}", ran.stderr);
+        assert!(ran.stderr.contains(&line), "{}", ran.stderr);
+        assert_eq!(report.get("resumedFrom"), None);
+        place.assert_copied(&disk, why);
+    }
+    // So on a device.
+    let Some(device) = LoopDevice::filled(usize::try_from(DISK).unwrap(), 512, 0) else { return };
+    fs::write(device.path(), [&[0; 512 << 10][..], b"millrace resume\n???"].concat()).unwrap();
+    let mut command = copy(server.url(), device.path());
+    let ran = run(command.args(["--resume", "--progress", "none"])).succeeded();
+    assert_eq!(ran.stderr.lines().count(), 1, "{}", ran.stderr);
+    assert!(ran.stderr.contains("its checkpoint can't be read; starting over"), "{}", ran.stderr);
+    assert_eq!(sha256_file(device.path()), sha256_file(&disk));
 }
 
 #[test]

@@ -68,7 +68,10 @@ impl Import<'_> {
         };
         match sink.resumed() {
             Earlier::Nothing => {}
-            Earlier::Spoiled => self.say(&format!("{}: {SPOILED}; starting over", sink.name())),
+            Earlier::Spoiled(why) => {
+                let what = "what an interrupted copy left there can't be continued";
+                self.say(&format!("{}: {what}: {why}; starting over", sink.name()));
+            }
             Earlier::Record(text) => match Record::read(&text, &record) {
                 Ok(earlier) => {
                     self.say(&format!("{}: going on behind the first {} bytes", sink.name(), earlier.done));
@@ -93,8 +96,7 @@ impl Import<'_> {
         let name = sink.name();
         match sink.resumed() {
             Earlier::Nothing => self.say(&format!("{name}: this copy can't be continued if it is interrupted: {why}")),
-            Earlier::Spoiled => self.say(&format!("{name}: {SPOILED}; starting over")),
-            Earlier::Record(_) => self.say(&format!("{name}: starting over: {why}")),
+            Earlier::Spoiled(_) | Earlier::Record(_) => self.say(&format!("{name}: starting over: {why}")),
         }
         sink.start_over()
     }
@@ -155,8 +157,6 @@ impl Trail {
         pool.sink().checkpoint(&serde_json::to_string(next).unwrap_or_default())
     }
 }
-
-const SPOILED: &str = "what an interrupted copy left there can't be continued";
 
 #[cfg(test)]
 mod tests {

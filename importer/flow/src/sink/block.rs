@@ -8,16 +8,15 @@ use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::fs::OFlags;
 
 use self::erase::{ERASE_MIN, Eraser};
-use self::head::{Found, HEAD, Head};
+use self::head::{HEAD, Head};
 use super::claim::Forget;
+use super::continuation::{Continuation, Found};
 use super::fault::{failed, write_failed};
-use super::sample::{Marks, Sample};
-use super::stored::Stored;
 use super::writer::Writer;
 use super::{Claim, Earlier, Options, Written, zeros};
 use crate::{Error, Kind, Result, Sink};
@@ -51,10 +50,7 @@ pub struct BlockSink {
     claim: Claim,
     data: AtomicU64,
     writer: Writer,
-    earlier: Mutex<Earlier>,
-    /// Of the last checkpoint.
-    sequence: AtomicU64,
-    sample: Sample,
+    continuation: Continuation,
 }
 
 impl BlockSink {
@@ -82,49 +78,18 @@ impl BlockSink {
         let eraser = Eraser::new(sector, !options.preallocate);
         let (begun, data) = (Mutex::new(false), AtomicU64::new(0));
         let (claim, writer) = (Claim::default(), Writer::new(&device));
-        let (earlier, sequence, sample) = (Mutex::new(Earlier::Nothing), AtomicU64::new(0), Sample::default());
+        let found = if options.resume { head.find(&device) } else { Ok(Found::Nothing) };
+        let continuation = found
+            .and_then(|found| Continuation::of(found, &device))
+            .map_err(|error| refused("read what an earlier import left", error))?;
         let device = Arc::new(device);
-        let sink = Self {
-            device,
-            name,
-            options,
-            capacity,
-            sector,
-            head,
-            eraser,
-            begun,
-            claim,
-            data,
-            writer,
-            earlier,
-            sequence,
-            sample,
-        };
-        sink.look_back().map_err(|error| failed(&sink.name, "read what an earlier import left", error))?;
-        Ok(sink)
-    }
-
-    /// Finds what an interrupted import left.
-    fn look_back(&self) -> io::Result<()> {
-        if !self.options.resume {
-            return Ok(());
+        let sink =
+            Self { device, name, options, capacity, sector, head, eraser, begun, claim, data, writer, continuation };
+        if sink.continuation.is_continued() {
+            let kept = sink.claim.keep(|| Ok(()), sink.forget());
+            kept.map_err(|error| failed(&sink.name, "read what an earlier import left", error))?;
         }
-        let earlier = match self.head.find(&self.device)? {
-            Found::Whole(stored) if stored.marks.hold(&self.device)? => {
-                self.sequence.store(stored.sequence, Ordering::Relaxed);
-                self.sample.resume(stored.marks);
-                self.claim.keep(|| Ok(()), self.forget())?;
-                Earlier::Record(stored.record)
-            }
-            Found::Whole(_) | Found::Overwritten => Earlier::Spoiled,
-            Found::Nothing => Earlier::Nothing,
-        };
-        *self.earlier() = earlier;
-        Ok(())
-    }
-
-    fn earlier(&self) -> MutexGuard<'_, Earlier> {
-        self.earlier.lock().unwrap_or_else(PoisonError::into_inner)
+        Ok(sink)
     }
 
     /// The way to remove the checkpoint. It holds the device, which nobody else gets until then.
@@ -142,7 +107,7 @@ impl BlockSink {
             if let Err(error) = self.device.sync_all() {
                 tracing::debug!(target = %self.name, %error, "the device has an old error");
             }
-            let continued = matches!(*self.earlier(), Earlier::Record(_));
+            let continued = self.continuation.is_continued();
             self.claim
                 .begin(|| if continued { Ok(()) } else { self.head.invalidate(&self.device) })
                 .map_err(|error| failed(&self.name, "clear the start of the device", error))?;
@@ -195,7 +160,7 @@ impl Sink for BlockSink {
         let len = bytes.len() as u64;
         let (at, rest) = self.head.take(at, bytes);
         if self.options.resume {
-            self.sample.wrote(at, rest);
+            self.continuation.wrote(at, rest);
         }
         let mut data = len - rest.len() as u64;
         for run in zeros::runs(at, rest, ERASE_MIN) {
@@ -265,20 +230,18 @@ impl Sink for BlockSink {
     }
 
     fn resumed(&self) -> Earlier {
-        self.earlier().clone()
+        self.continuation.earlier()
     }
 
     fn start_over(&self) -> Result<()> {
         // The checkpoint goes with the old head, when something new is written.
-        *self.earlier() = Earlier::Nothing;
-        self.sample.resume(Marks::default());
+        self.continuation.start_over();
         self.claim.unkeep();
         Ok(())
     }
 
     fn checkpoint(&self, record: &str) -> Result<()> {
-        let sequence = self.sequence.fetch_add(1, Ordering::Relaxed) + 1;
-        let stored = Stored { sequence, marks: self.sample.marks(), record: record.to_owned() };
+        let stored = self.continuation.checkpoint(record);
         self.device.sync_all().map_err(|error| self.write_failed("sync the device", error))?;
         // On a device too small for it there is none.
         let mut kept = false;

@@ -7,16 +7,14 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::FallocateFlags;
 use rustix::process::{Resource, getrlimit};
 
 use self::temp::Temp;
+use super::continuation::Continuation;
 use super::fault::{failed, write_failed};
-use super::sample::{Marks, Sample};
-use super::stored::Stored;
 use super::writer::Writer;
 use super::{Claim, Earlier, Options, Written, zeros};
 use crate::{Error, Kind, Result, Sink};
@@ -46,12 +44,7 @@ pub struct FileSink {
     size: AtomicU64,
     data: AtomicU64,
     writer: Writer,
-    earlier: Mutex<Earlier>,
-    /// Whether it is a part that an earlier import left.
-    continued: AtomicBool,
-    /// Of the last checkpoint.
-    sequence: AtomicU64,
-    sample: Sample,
+    continuation: Continuation,
 }
 
 impl FileSink {
@@ -77,6 +70,7 @@ impl FileSink {
             Temp::create(dir, &target)
         };
         let temp = created.map_err(|error| failed(&name, &format!("create a file in {}", parent.display()), error))?;
+        let continuation = look_back(&temp).map_err(|error| failed(&name, "use what an earlier import left", error))?;
         if let Some(old) = replaced {
             // Only root can give files away; for others the owner changes, as with every program that renames.
             if let Err(error) = fchown(temp.file(), Some(old.uid()), Some(old.gid())) {
@@ -90,47 +84,7 @@ impl FileSink {
         let limit = getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX).min(i64::MAX.unsigned_abs());
         let (size, data) = (AtomicU64::new(0), AtomicU64::new(0));
         let writer = Writer::new(temp.file());
-        let (sequence, sample) = (AtomicU64::new(0), Sample::default());
-        let (earlier, continued) = (Mutex::new(Earlier::Nothing), AtomicBool::new(false));
-        let sink = Self {
-            temp,
-            target,
-            name,
-            options,
-            limit,
-            solid,
-            size,
-            data,
-            writer,
-            earlier,
-            continued,
-            sequence,
-            sample,
-        };
-        sink.look_back().map_err(|error| failed(&sink.name, "read what an earlier import left", error))?;
-        Ok(sink)
-    }
-
-    /// Finds what an interrupted import left, and removes it if that can't be relied on.
-    fn look_back(&self) -> io::Result<()> {
-        if !self.options.resume {
-            return Ok(());
-        }
-        let earlier = match self.temp.found()? {
-            Some(stored) if stored.marks.hold(self.temp.file())? => {
-                self.sequence.store(stored.sequence, Ordering::Relaxed);
-                self.sample.resume(stored.marks);
-                Earlier::Record(stored.record)
-            }
-            Some(_) => Earlier::Spoiled,
-            None => Earlier::Nothing,
-        };
-        if !matches!(earlier, Earlier::Record(_)) {
-            self.temp.start_over()?;
-        }
-        self.continued.store(matches!(earlier, Earlier::Record(_)), Ordering::Relaxed);
-        *self.earlier.lock().unwrap_or_else(PoisonError::into_inner) = earlier;
-        Ok(())
+        Ok(Self { temp, target, name, options, limit, solid, size, data, writer, continuation })
     }
 
     /// Gives the file its final size, and with `preallocate` the space for it.
@@ -250,7 +204,7 @@ impl Sink for FileSink {
         };
         self.data.fetch_add(data, Ordering::Relaxed);
         if self.options.resume {
-            self.sample.wrote(at, bytes);
+            self.continuation.wrote(at, bytes);
         }
         Ok(())
     }
@@ -262,7 +216,7 @@ impl Sink for FileSink {
     fn zero(&self, at: u64, len: u64) -> Result<()> {
         // A new file is all hole, or all reserved: both read as zeros. One that is continued may hold anything behind its
         // checkpoint.
-        match (self.solid, self.continued.load(Ordering::Relaxed)) {
+        match (self.solid, self.continuation.is_continued()) {
             (true, _) => self.fill(at, at.saturating_add(len)),
             (false, true) => self.clear(at, len),
             (false, false) => Ok(()),
@@ -296,19 +250,16 @@ impl Sink for FileSink {
     }
 
     fn resumed(&self) -> Earlier {
-        self.earlier.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.continuation.earlier()
     }
 
     fn start_over(&self) -> Result<()> {
-        self.continued.store(false, Ordering::Relaxed);
-        *self.earlier.lock().unwrap_or_else(PoisonError::into_inner) = Earlier::Nothing;
-        self.sample.resume(Marks::default());
+        self.continuation.start_over();
         self.temp.start_over().map_err(|error| failed(&self.name, "remove what an earlier import left", error))
     }
 
     fn checkpoint(&self, record: &str) -> Result<()> {
-        let sequence = self.sequence.fetch_add(1, Ordering::Relaxed) + 1;
-        let stored = Stored { sequence, marks: self.sample.marks(), record: record.to_owned() };
+        let stored = self.continuation.checkpoint(record);
         // A record of that length is possible only where a name is; a copy that can't be continued is still a copy.
         let Some(bytes) = stored.to_bytes() else { return Ok(()) };
         self.temp.store(&bytes).map_err(|error| self.write_failed("write its checkpoint", error))
@@ -318,6 +269,15 @@ impl Sink for FileSink {
         let read = self.temp.file().read_exact_at(into, at);
         read.map_err(|error| failed(&self.name, "read what an earlier import wrote", error))
     }
+}
+
+/// Finds what an interrupted import left, and removes it if that can't be relied on.
+fn look_back(temp: &Temp) -> io::Result<Continuation> {
+    let continuation = Continuation::of(temp.found()?, temp.file())?;
+    if !continuation.is_continued() {
+        temp.start_over()?;
+    }
+    Ok(continuation)
 }
 
 /// What `path` stands for when it is a symbolic link, whether that exists or not.

@@ -2,6 +2,7 @@
 
 mod block;
 mod claim;
+mod continuation;
 mod fault;
 mod file;
 mod null;
@@ -98,8 +99,8 @@ pub struct Written {
 pub enum Earlier {
     /// Nothing that is of use.
     Nothing,
-    /// A part of a disk that is not what its checkpoint says.
-    Spoiled,
+    /// A part of a disk that can't be continued, and why.
+    Spoiled(&'static str),
     /// The part of a disk that the record of this checkpoint tells of; a sample of it is as it was written.
     Record(String),
 }

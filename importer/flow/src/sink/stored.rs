@@ -29,6 +29,11 @@ impl Stored {
         (bytes.len() <= Self::MAX).then_some(bytes)
     }
 
+    /// Whether `bytes` begin as a checkpoint does, whole or not.
+    pub(super) fn is_begun(bytes: &[u8]) -> bool {
+        bytes.starts_with(MAGIC)
+    }
+
     /// What `bytes` begin with, if that is a whole checkpoint.
     pub(super) fn read(bytes: &[u8]) -> Option<Self> {
         let (len, rest) = bytes.strip_prefix(MAGIC)?.split_first_chunk::<4>()?;

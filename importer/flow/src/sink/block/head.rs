@@ -5,6 +5,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use super::super::continuation::{Found, UNREADABLE};
 use super::super::stored::Stored;
 use super::super::zeros::{self, BLOCK};
 
@@ -14,14 +15,6 @@ pub(super) const HEAD: u64 = 1 << 20;
 /// Where checkpoints lie as long as the disk is not complete, in turn. No boot sector, partition table, volume manager or
 /// file system has its signature there (btrfs at 64 KiB and ZFS up to 256 KiB come closest).
 const SLOTS: [usize; 2] = [512 << 10, 768 << 10];
-
-/// What the head of a device tells.
-pub(super) enum Found {
-    Nothing,
-    /// Something else was written to it after the checkpoint.
-    Overwritten,
-    Whole(Stored),
-}
 
 /// The first [`HEAD`] bytes of the disk. Costs that much memory.
 #[derive(Debug)]
@@ -71,7 +64,9 @@ impl Head {
         let mut bytes = vec![0; self.lock().len()];
         device.read_exact_at(&mut bytes, 0)?;
         let mut latest: Option<Stored> = None;
+        let mut begun = false;
         for slot in SLOTS {
+            begun |= bytes.get(slot..).is_some_and(Stored::is_begun);
             let Some(stored) = bytes.get(slot..).and_then(Stored::read) else { continue };
             if latest.as_ref().is_none_or(|latest| latest.sequence < stored.sequence) {
                 latest = Some(stored);
@@ -85,7 +80,9 @@ impl Head {
         }
         Ok(match latest {
             Some(stored) if zeros::is_zero(&bytes) => Found::Whole(stored),
-            Some(_) => Found::Overwritten,
+            Some(_) => Found::Lost("something else was written where it begins"),
+            // One that was being written when the power failed, or a later version's.
+            None if begun && zeros::is_zero(&bytes) => Found::Lost(UNREADABLE),
             None => Found::Nothing,
         })
     }

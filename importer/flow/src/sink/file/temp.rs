@@ -13,6 +13,7 @@ use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
 
 use super::super::Claim;
 use super::super::claim::Forget;
+use super::super::continuation::{Found, UNREADABLE};
 use super::super::stored::Stored;
 
 /// A new file beside its target, under a name that says so, locked as long as it is in use. Removed when dropped.
@@ -25,6 +26,8 @@ pub(super) struct Temp {
     claim: Claim,
     /// The name of the checkpoint, if there may be one.
     checkpoint: Option<OsString>,
+    /// Whether the file was there, and had bytes.
+    left: bool,
 }
 
 impl Temp {
@@ -48,7 +51,13 @@ impl Temp {
             }
             if file.metadata()?.nlink() > 0 {
                 let (dir, file) = (Arc::new(dir), Arc::new(file));
-                return Ok(Self { claim: Claim::elsewhere(Arc::clone(&dir), name), dir, file, checkpoint: None });
+                return Ok(Self {
+                    claim: Claim::elsewhere(Arc::clone(&dir), name),
+                    dir,
+                    file,
+                    checkpoint: None,
+                    left: false,
+                });
             }
         }
         Err(io::Error::other("temporary files vanish as soon as they are made"))
@@ -60,10 +69,7 @@ impl Temp {
         let name = fixed(target, PART);
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         for _ in 0..ATTEMPTS {
-            let file = File::from(rustix::fs::openat(&dir, &name, flags, Mode::from_raw_mode(0o666))?);
-            if !file.metadata()?.is_file() {
-                return Err(io::Error::other(format!("{} is no regular file: remove it", name.display())));
-            }
+            let file = open_regular(&dir, &name, flags)?;
             if !is_trusted(&file, &dir, owner)? {
                 remove(&dir, &name)?;
                 continue;
@@ -79,29 +85,32 @@ impl Temp {
             let there = rustix::fs::statat(&dir, &name, AtFlags::SYMLINK_NOFOLLOW);
             if there.is_ok_and(|there| file.metadata().is_ok_and(|ours| there.st_ino == ours.ino())) {
                 let (dir, file) = (Arc::new(dir), Arc::new(file));
-                let claim = Claim::elsewhere(Arc::clone(&dir), name);
-                return Ok(Self { claim, dir, file, checkpoint: Some(fixed(target, CHECKPOINT)) });
+                let (claim, left) = (Claim::elsewhere(Arc::clone(&dir), name), file.metadata()?.len() > 0);
+                return Ok(Self { claim, dir, file, checkpoint: Some(fixed(target, CHECKPOINT)), left });
             }
         }
         Err(io::Error::other("temporary files vanish as soon as they are made"))
     }
 
-    /// The checkpoint that an interrupted import left; from now on, giving the file up leaves it and the file.
-    pub(super) fn found(&self) -> io::Result<Option<Stored>> {
-        let Some(name) = &self.checkpoint else { return Ok(None) };
+    /// What an interrupted import left; with a checkpoint, giving the file up leaves both from now on.
+    pub(super) fn found(&self) -> io::Result<Found> {
+        let Some(name) = &self.checkpoint else { return Ok(Found::Nothing) };
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let file = match rustix::fs::openat(&*self.dir, name, flags, Mode::empty()) {
-            Err(rustix::io::Errno::NOENT) => return Ok(None),
-            file => File::from(file?),
+        let file = match open_regular(&self.dir, name, flags) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let lost = Found::Lost("it was interrupted before its first checkpoint");
+                return Ok(if self.left { lost } else { Found::Nothing });
+            }
+            file => file?,
         };
         if !is_trusted(&file, &self.dir, None)? {
-            return Ok(None);
+            return Ok(Found::Lost("its checkpoint is another user's"));
         }
         let mut bytes = Vec::new();
         file.take(Stored::MAX as u64).read_to_end(&mut bytes)?;
-        let Some(stored) = Stored::read(&bytes) else { return Ok(None) };
+        let Some(stored) = Stored::read(&bytes) else { return Ok(Found::Lost(UNREADABLE)) };
         self.claim.keep(|| Ok(()), self.forget(name))?;
-        Ok(Some(stored))
+        Ok(Found::Whole(stored))
     }
 
     /// Makes the file durable, and then this its checkpoint, in place of the one before.
@@ -111,7 +120,7 @@ impl Temp {
         let mut new = name.clone();
         new.push(NEW);
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let mut file = File::from(rustix::fs::openat(&*self.dir, &new, flags, Mode::from_raw_mode(0o666))?);
+        let mut file = open_regular(&self.dir, &new, flags)?;
         file.write_all(checkpoint)?;
         file.sync_data()?;
         self.claim.keep(|| Ok(rustix::fs::renameat(&*self.dir, &new, &*self.dir, name)?), self.forget(name))?;
@@ -163,6 +172,30 @@ impl Temp {
     }
 }
 
+/// Opens what has a fixed name. Something else of that name is nothing that we made, nor ours to remove.
+fn open_regular(dir: &File, name: &OsStr, flags: OFlags) -> io::Result<File> {
+    let what = match rustix::fs::openat(dir, name, flags, Mode::from_raw_mode(0o666)) {
+        Ok(file) => {
+            let file = File::from(file);
+            match file.metadata()?.file_type() {
+                kind if kind.is_file() => return Ok(file),
+                kind if kind.is_dir() => "a directory",
+                _ => "no regular file",
+            }
+        }
+        Err(rustix::io::Errno::LOOP) => "a symbolic link",
+        Err(rustix::io::Errno::ISDIR) => "a directory",
+        Err(rustix::io::Errno::NXIO) => "no regular file",
+        Err(error) => return Err(error.into()),
+    };
+    Err(in_the_way(name, what))
+}
+
+fn in_the_way(name: &OsStr, what: &str) -> io::Error {
+    let name = name.display();
+    io::Error::other(format!("{name} is {what}, where --resume has a file of its own: remove or rename it"))
+}
+
 /// Whether `file`, which has a name anyone can guess, is one that we made: in a directory where everybody may make files,
 /// another could have put there a link to a file of ours, or a part of a disk of his.
 fn is_trusted(file: &File, dir: &File, owner: Option<u32>) -> io::Result<bool> {
@@ -190,6 +223,7 @@ fn remove_checkpoint(dir: &File, name: &OsStr) -> io::Result<()> {
 fn remove(dir: &File, name: &OsStr) -> io::Result<()> {
     match rustix::fs::unlinkat(dir, name, AtFlags::empty()) {
         Err(rustix::io::Errno::NOENT) => Ok(()),
+        Err(rustix::io::Errno::ISDIR) => Err(in_the_way(name, "a directory")),
         result => Ok(result?),
     }
 }

@@ -275,3 +275,64 @@ fn zeros_of_a_continued_part_are_zeros_whatever_was_there() {
         assert!(fs::read(&path).unwrap() == expected, "{preallocate}");
     }
 }
+
+/// What takes the names that `--resume` uses is not removed, and told in one clear line.
+#[test]
+fn what_takes_the_place_of_a_part_is_named() {
+    let options = Options { resume: true, ..Options::default() };
+    for name in [".disk.part", ".disk.checkpoint", ".disk.checkpoint.new"] {
+        for kind in ["a symbolic link", "a directory"] {
+            // A link to nowhere may be one that was just being written, for what it matters.
+            if (name, kind) == (".disk.checkpoint.new", "a symbolic link") {
+                continue;
+            }
+            let dir = tempfile::tempdir().unwrap();
+            let (path, place) = (dir.path().join("disk"), dir.path().join(name));
+            match kind {
+                "a directory" => fs::create_dir(&place).unwrap(),
+                _ => symlink("elsewhere", &place).unwrap(),
+            }
+            let message = refusal(FileSink::create(&path, options).and_then(|sink| {
+                sink.prepare(Some(8192))?;
+                sink.write(0, &[7; 8192])?;
+                sink.checkpoint("here")
+            }));
+            assert!(message.contains(&format!("{name} is {kind}, where --resume has a file of its own")), "{message}");
+            assert!(message.contains("remove") && !message.contains("os error"), "{message}");
+            assert!(place.symlink_metadata().is_ok() && !dir.path().join("elsewhere").exists(), "{message}");
+        }
+    }
+}
+
+#[test]
+fn what_can_not_be_continued_says_why() {
+    let options = Options { resume: true, ..Options::default() };
+    let (part, checkpoint) = (".disk.part", ".disk.checkpoint");
+    type Damage = fn(&Path, &Path);
+    let damages: [(&str, Damage); 5] = [
+        ("can't be read", |_, checkpoint| fs::write(checkpoint, "what?").unwrap()),
+        ("can't be read", |_, checkpoint| fs::write(checkpoint, "").unwrap()),
+        ("before its first checkpoint", |_, checkpoint| fs::remove_file(checkpoint).unwrap()),
+        ("not what its checkpoint says", |part, _| fs::remove_file(part).unwrap()),
+        ("not what its checkpoint says", |part, _| fs::write(part, "other").unwrap()),
+    ];
+    for preallocate in [false, true] {
+        let options = Options { preallocate, ..options };
+        for (words, damage) in damages {
+            let dir = tempfile::tempdir().unwrap();
+            let open = || FileSink::create(&dir.path().join("disk"), options).unwrap();
+            let first = open();
+            assert_eq!(first.resumed(), Earlier::Nothing);
+            first.prepare(Some(8192)).unwrap();
+            first.write(0, &[7; 8192]).unwrap();
+            first.checkpoint("here").unwrap();
+            drop(first);
+            damage(&dir.path().join(part), &dir.path().join(checkpoint));
+            let second = open();
+            let Earlier::Spoiled(why) = second.resumed() else { panic!("{words}: {:?}", second.resumed()) };
+            assert!(why.contains(words), "{why}");
+            // One byte shows whether space can be reserved.
+            assert_eq!(second.temp.file().metadata().unwrap().len(), u64::from(preallocate), "{words}");
+        }
+    }
+}
