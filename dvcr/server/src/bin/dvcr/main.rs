@@ -1,0 +1,58 @@
+//! The registry, and what people do with its store.
+
+mod args;
+mod serve;
+mod shown;
+mod store;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::Parser;
+use dvcr::{Error, Kind};
+
+use crate::args::{Args, Command};
+
+fn main() -> ExitCode {
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(error) if !error.use_stderr() => {
+            // Help and the version: a reader that has seen enough is no error.
+            let _ = error.print();
+            return ExitCode::SUCCESS;
+        }
+        Err(error) => {
+            let text = error.to_string();
+            let said = text.split("\n\n").next().unwrap_or_default().trim_start_matches("error: ");
+            complain(&format!("{said}; see dvcr --help"));
+            return ExitCode::from(Kind::Usage.exit_code());
+        }
+    };
+    let result = match args.command {
+        Command::Serve(serve) => serve::run(*serve),
+        Command::Gc(gc) => store::gc(&gc),
+        Command::Check(check) => store::check(&check),
+        Command::Ls(ls) => store::ls(&ls),
+        Command::Rm(rm) => store::rm(&rm),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            complain(&error.to_string());
+            ExitCode::from(error.kind().exit_code())
+        }
+    }
+}
+
+/// Says why it ended, as one line a person understands.
+fn complain(why: &str) {
+    let words = why.split_whitespace().collect::<Vec<_>>().join(" ");
+    let line: String = words.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
+    // A terminal that is gone is no reason to end in another way.
+    let _ = writeln!(std::io::stderr(), "dvcr: {line}");
+}
+
+/// Writes a line of the answer. A reader that is gone ends the program quietly.
+fn say(line: impl std::fmt::Display) -> Result<(), Error> {
+    writeln!(std::io::stdout(), "{line}").map_err(|error| Error::new(Kind::Io, format!("standard output: {error}")))
+}

@@ -1,0 +1,172 @@
+//! What a repository needs.
+
+use std::collections::HashSet;
+use std::fs::{self, File};
+use std::io;
+use std::time::SystemTime;
+
+use dvcr_oci::{Digest, Manifest, Name, Tag};
+use rustix::fs::{FlockOperation, flock};
+
+use super::{LEASE, Options};
+use crate::error::{Error, Kind, Result};
+use crate::store::Store;
+use crate::store::link::{Link, State};
+use crate::store::list::names;
+use crate::store::manifest::{Part, parts};
+
+/// What a repository does not need, as it looked when that was found.
+#[derive(Debug, Default)]
+pub(super) struct Mark {
+    pub(super) tags: Vec<(Tag, SystemTime)>,
+    pub(super) manifests: Vec<(Digest, Link)>,
+    pub(super) blobs: Vec<(Digest, Link)>,
+    /// Everything it has, needed or not.
+    pub(super) linked: Vec<Digest>,
+    /// Manifests and blobs that are too young to go.
+    pub(super) young: usize,
+}
+
+impl Mark {
+    /// Of a repository that needs everything.
+    pub(super) fn nothing(linked: Vec<Digest>) -> Self {
+        Self { linked, ..Self::default() }
+    }
+}
+
+impl Store {
+    /// Looks through a repository. `pushed` says that it has an upload.
+    ///
+    /// # Errors
+    /// `Damaged` when it can't be told what it needs.
+    pub(super) fn mark(&self, name: &Name, options: &Options, pushed: bool) -> Result<Mark> {
+        let layout = self.layout();
+        let now = SystemTime::now();
+        let is_leased = |link: &Link| link.state == State::Pending && (pushed || link.age(now) < LEASE);
+        let is_asked = |link: &Link| link.state == State::Asked && link.age(now) < options.grace;
+        // In the order in which a push makes them, so that whatever is made meanwhile is seen or has touched what is.
+        let blobs = self.links(&layout.blob_links(name))?;
+        let manifests = self.links(&layout.manifest_links(name))?;
+        let mut mark = Mark::default();
+        mark.linked.extend(blobs.iter().chain(&manifests).map(|(digest, _)| *digest));
+        if options.keep.whole(name) {
+            return Ok(mark);
+        }
+
+        let mut needed = Needed::new(self, name);
+        for tag in names::<Tag>(&layout.tags(name)).map_err(|error| Error::io(name, &error))? {
+            let modified = fs::metadata(layout.tag(name, &tag)).and_then(|meta| meta.modified());
+            let (Ok(modified), Some(digest)) = (modified, self.tagged(name, &tag)?) else { continue };
+            let age = now.duration_since(modified).unwrap_or_default();
+            if options.only_kept && age >= options.grace && !options.keep.tag(name, &tag) {
+                mark.tags.push((tag, modified));
+            } else {
+                needed.follow(digest, true)?;
+            }
+        }
+        for digest in options.keep.digests(name) {
+            needed.follow(digest, false)?;
+        }
+        let untagged: Vec<_> = manifests.iter().filter(|(digest, _)| !needed.seen.contains(digest)).copied().collect();
+        for (digest, link) in untagged {
+            if options.keep_untagged || is_leased(&link) || link.age(now) < options.grace {
+                mark.young += usize::from(needed.follow(digest, false)? && !options.keep_untagged);
+            }
+        }
+
+        mark.manifests.extend(manifests.into_iter().filter(|(digest, _)| !needed.seen.contains(digest)));
+        for (digest, link) in blobs {
+            if needed.seen.contains(&digest) {
+                continue;
+            }
+            if is_leased(&link) || is_asked(&link) {
+                mark.young += 1;
+            } else {
+                mark.blobs.push((digest, link));
+            }
+        }
+        if !(mark.manifests.is_empty() && mark.blobs.is_empty()) && self.is_being_read(name, &mark.linked) {
+            return Ok(Mark { young: mark.manifests.len() + mark.blobs.len(), ..Mark::nothing(mark.linked) });
+        }
+        Ok(mark)
+    }
+
+    /// The links in a folder, as they look.
+    fn links(&self, folder: &std::path::Path) -> Result<Vec<(Digest, Link)>> {
+        let failed = |error: io::Error| Error::io(folder.display(), &error);
+        let mut links = Vec::new();
+        for digest in names::<Digest>(folder).map_err(failed)? {
+            links.extend(Link::read(&folder.join(digest.to_string())).map_err(failed)?.map(|link| (digest, link)));
+        }
+        Ok(links)
+    }
+
+    /// Whether somebody reads a blob of a repository at this moment.
+    fn is_being_read(&self, name: &Name, linked: &[Digest]) -> bool {
+        linked.iter().any(|digest| {
+            let Ok(file) = File::open(self.layout().content(digest)) else { return false };
+            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Err(rustix::io::Errno::WOULDBLOCK) => {
+                    tracing::debug!(repository = %name, %digest, "left alone by garbage collection: it is being read");
+                    true
+                }
+                _ => false,
+            }
+        })
+    }
+
+    /// What a manifest leads to in its repository, itself included: to be left alone after all.
+    pub(super) fn closure(&self, name: &Name, digest: Digest) -> Result<HashSet<Digest>> {
+        let mut needed = Needed::new(self, name);
+        needed.follow(digest, false)?;
+        Ok(needed.seen)
+    }
+}
+
+/// What is needed, as far as it is known.
+struct Needed<'a> {
+    store: &'a Store,
+    name: &'a Name,
+    seen: HashSet<Digest>,
+}
+
+impl<'a> Needed<'a> {
+    fn new(store: &'a Store, name: &'a Name) -> Self {
+        Self { store, name, seen: HashSet::new() }
+    }
+
+    /// Follows a manifest to everything it leads to: whether it was new. One that is missing is an error where it `must`
+    /// be there.
+    fn follow(&mut self, digest: Digest, must: bool) -> Result<bool> {
+        if !self.seen.insert(digest) {
+            return Ok(false);
+        }
+        let mut open = vec![(digest, must)];
+        while let Some((digest, must)) = open.pop() {
+            let damaged = |why: String| Error::new(Kind::Damaged, format!("manifest {digest}: {why}: run dvcr check"));
+            let stored = self.store.read_manifest(self.name, &digest).map_err(|error| damaged(error.to_string()))?;
+            match stored {
+                Some(stored) => {
+                    let manifest = Manifest::parse(&stored.bytes, Some(&stored.media_type))
+                        .map_err(|error| damaged(error.to_string()))?;
+                    for (descriptor, part) in parts(&manifest) {
+                        if self.seen.insert(descriptor.digest) && part == Part::Manifest {
+                            open.push((descriptor.digest, true));
+                        }
+                    }
+                }
+                // Its tag may have gone just now; but if the content is what is missing, nobody knows what it needs.
+                None if must && self.store.layout().manifest_link(self.name, &digest).exists() => {
+                    return Err(damaged("its content is missing".into()));
+                }
+                None => {}
+            }
+            for referrer in self.store.referrer_digests(self.name, &digest)? {
+                if self.seen.insert(referrer) {
+                    open.push((referrer, false));
+                }
+            }
+        }
+        Ok(true)
+    }
+}
