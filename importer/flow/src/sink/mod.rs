@@ -41,6 +41,14 @@ pub trait Sink: Send + Sync {
         false
     }
 
+    /// Whether the disk must come in order: each byte behind those that were written or zeroed before, but for what the
+    /// threads of one import overtake each other, which is a few MiB. Images are then read in the order of the disk, by
+    /// ranges where the source has them; where it has none, they come as they lie in the stream, and the sink refuses what
+    /// is too far out of order. What reads as zeros may be told of long before its turn.
+    fn ordered(&self) -> bool {
+        false
+    }
+
     /// Makes `len` bytes at guest offset `at` read as zeros.
     fn zero(&self, at: u64, len: u64) -> Result<()>;
 
