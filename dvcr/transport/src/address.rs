@@ -95,6 +95,30 @@ impl Address {
         Ok(Self { origin: self.origin.clone(), target: carried(&target), login: self.login.clone(), name: None })
     }
 
+    /// The same with `more` at the end of its query, as it is.
+    #[must_use]
+    pub fn with_query(mut self, more: &str) -> Self {
+        self.target.push(if self.target.contains('?') { '&' } else { '?' });
+        self.target.push_str(carried(more).trim_start_matches('/'));
+        self
+    }
+
+    /// Whether it is reached over TLS.
+    #[must_use]
+    pub fn is_secure(&self) -> bool {
+        self.origin.scheme == Scheme::Https
+    }
+
+    /// Whether it is this machine itself: `localhost`, 127.0.0.0/8 or ::1.
+    #[must_use]
+    pub fn is_loopback(&self) -> bool {
+        match &self.origin.host {
+            Host::Ipv4(address) => address.is_loopback(),
+            Host::Ipv6(address) => address.is_loopback(),
+            Host::Domain(name) => name == "localhost" || name.ends_with(".localhost"),
+        }
+    }
+
     /// The same without query and credentials, shown under this name.
     pub(crate) fn named(mut self, name: &str) -> Self {
         self.target.truncate(self.target.find('?').unwrap_or(self.target.len()));

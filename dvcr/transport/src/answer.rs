@@ -140,7 +140,7 @@ fn unsatisfied(headers: &HeaderMap, range: Option<&ByteRange>) -> Error {
 }
 
 fn prove(same: Option<&Validator>, meta: &Meta) -> Result<()> {
-    let Some(same) = same else { return Ok(()) };
+    let Some(same) = same.filter(|same| !same.is_content()) else { return Ok(()) };
     match &meta.validator {
         Some(validator) if same.proves(validator) => Ok(()),
         Some(_) => Err(Error::new(Kind::Changed, "the object changed while it was read: start again")),
@@ -199,13 +199,19 @@ pub(crate) fn refusal(status: StatusCode, headers: &HeaderMap, excerpt: &str) ->
 }
 
 /// `Retry-After` in seconds. As a date it is understood where the answer is dated too: our clock may be another.
-fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let value = text(headers, RETRY_AFTER)?.trim();
     if let Ok(seconds) = value.parse() {
         return Some(Duration::from_secs(seconds));
     }
     let (then, now) = (httpdate::parse_http_date(value).ok()?, httpdate::parse_http_date(text(headers, DATE)?).ok()?);
     Some(then.duration_since(now).unwrap_or_default())
+}
+
+/// Whether an error page says that there were too many requests, as registries do under several statuses.
+pub(crate) fn is_too_many(page: &[u8]) -> bool {
+    const CODE: &[u8] = b"TOOMANYREQUESTS";
+    page.windows(CODE.len()).any(|part| part.eq_ignore_ascii_case(CODE))
 }
 
 /// The first words of an error page, without markup, up to the first of the `secrets` that it repeats.

@@ -11,6 +11,12 @@ pub(crate) fn basic(user: &[u8], password: &[u8]) -> HeaderValue {
     value
 }
 
+/// The value of the `Authorization` header for these credentials (RFC 7617).
+#[must_use]
+pub fn basic_authorization(user: &str, password: &str) -> String {
+    format!("Basic {}", encode(format!("{user}:{password}").as_bytes()))
+}
+
 fn encode(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for group in bytes.chunks(3) {

@@ -14,6 +14,7 @@ use crate::answer;
 use crate::config::{Config, Identity};
 use crate::connect::Connector;
 use crate::connection::{Connection, Idle, Route};
+use crate::credentials::Credentials;
 use crate::error::{Error, Kind, Result};
 use crate::locator::Locator;
 use crate::proxy::Proxies;
@@ -21,6 +22,7 @@ use crate::resource::Resource;
 use crate::retry::Retry;
 use crate::store;
 use crate::tls::Trust;
+use crate::validator::Validator;
 
 /// Configuration, trust and idle connections. Cheap to clone; clones share everything.
 ///
@@ -51,8 +53,11 @@ impl Client {
     pub fn new(config: Config) -> Result<Self> {
         let identity = Identity::new(&config)?;
         let trust = Trust::new(&config.ca_files, config.insecure)?;
-        let Config { insecure, connect_timeout, idle_timeout, reach, proxies, retry, connections, .. } = config;
-        let connector = Connector { trust, reach, timeout: connect_timeout };
+        let unproved = Trust::new(&[], true)?;
+        let Config {
+            insecure, insecure_for, connect_timeout, idle_timeout, reach, proxies, retry, connections, ..
+        } = config;
+        let connector = Connector { trust, unproved, unproved_for: insecure_for, reach, timeout: connect_timeout };
         let pool = Arc::default();
         let inner = Inner { idle_timeout, insecure, retry, connections, pool, identity, connector, proxies };
         Ok(Self { inner: Arc::new(inner) })
@@ -65,6 +70,31 @@ impl Client {
     /// As [`Address::parse`].
     pub fn resource(&self, url: &str) -> Result<Resource> {
         Ok(Resource::new(self.clone(), Address::parse(url)?))
+    }
+
+    /// The object at this URL that is known by `digest` and has `len` bytes, whatever headers say about it: what the
+    /// server gives there is always the same, or wrong. `credentials` are asked for the `Authorization` header.
+    ///
+    /// Nothing here verifies the digest: whoever reads all of it can.
+    ///
+    /// # Errors
+    ///
+    /// As [`Address::parse`].
+    pub fn content(
+        &self,
+        url: &str,
+        digest: &str,
+        len: u64,
+        credentials: Option<Arc<dyn Credentials>>,
+    ) -> Result<Resource> {
+        let resource = Resource::new(self.clone(), Address::parse(url)?);
+        Ok(resource.of_content(Validator::content(digest, len), credentials))
+    }
+
+    /// How often and how patiently something is tried again.
+    #[must_use]
+    pub fn retry(&self) -> Retry {
+        self.inner.retry
     }
 
     /// The object whose addresses `locator` makes: one now, to see whether it can, and one whenever the last stopped
@@ -103,14 +133,18 @@ impl Inner {
                 return Ok((response, connection));
             }
         }
-        let http1_only = self.pool.is_http1_only(here.origin());
-        let mut connection = self.connector.connect(&route, http1_only).await?;
+        let mut connection = self.connect(&route).await?;
         let response = self.send(&mut connection, here, headers).await?;
         let response = response.map_err(|error| {
             self.pool.failed(here.origin(), &connection);
             Error::broken(&error, &format!("before {} answered", connection.peer()))
         })?;
         Ok((response, connection))
+    }
+
+    /// A new connection.
+    pub(crate) async fn connect(&self, route: &Route) -> Result<Connection> {
+        self.connector.connect(route, self.pool.is_http1_only(&route.origin)).await
     }
 
     /// How this address is reached.
@@ -132,7 +166,7 @@ impl Inner {
         })
     }
 
-    fn headers(&self, owner: &Address, here: &Address, about: &[(HeaderName, HeaderValue)]) -> HeaderMap {
+    pub(crate) fn headers(&self, owner: &Address, here: &Address, about: &[(HeaderName, HeaderValue)]) -> HeaderMap {
         let mut headers = HeaderMap::new();
         headers.insert(USER_AGENT, self.identity.user_agent.clone());
         headers.insert(ACCEPT, HeaderValue::from_static("*/*"));
@@ -159,8 +193,14 @@ impl Inner {
         headers
     }
 
-    /// What the server says about its refusal.
-    pub(crate) async fn refusal(&self, owner: &Address, here: &Address, response: Response<Incoming>) -> Error {
+    /// What the server says about its refusal, without repeating `authorization`.
+    pub(crate) async fn refusal(
+        &self,
+        owner: &Address,
+        here: &Address,
+        authorization: Option<&str>,
+        response: Response<Incoming>,
+    ) -> Error {
         let (head, mut incoming) = response.into_parts();
         let proxy = self.proxies.find(here.origin());
         if let Some(proxy) = proxy.filter(|_| head.status == StatusCode::PROXY_AUTHENTICATION_REQUIRED) {
@@ -178,11 +218,16 @@ impl Inner {
         // Whatever came is good enough.
         drop(timeout(self.idle_timeout, read).await);
         page.truncate(PAGE);
-        let secrets = self.secrets(owner, here);
+        let mut secrets = self.secrets(owner, here);
+        secrets.extend(authorization.and_then(|value| value.split_once(' ')).map(|(_, token)| token.to_owned()));
         let shown = |page: &[u8]| answer::excerpt(page, secrets.iter().map(String::as_str));
         match store::Refusal::read(&head.headers, &page, shown) {
             Some(refusal) => refusal.error(head.status),
-            None => answer::refusal(head.status, &head.headers, &shown(&page)),
+            None => {
+                let error = answer::refusal(head.status, &head.headers, &shown(&page));
+                // Registries say so under several statuses.
+                if answer::is_too_many(&page) { error.transient() } else { error }
+            }
         }
     }
 

@@ -21,6 +21,8 @@ pub struct Config {
     pub ca_files: Vec<PathBuf>,
     /// Trust any certificate, and follow redirects from `https` to `http`.
     pub insecure: bool,
+    /// Trust any certificate of these hosts: `host:port`, exactly as written here.
+    pub insecure_for: Vec<String>,
     /// Headers for the origin (scheme, host and port) of a resource; redirects to another origin don't get them. One
     /// newline at the end of a value is dropped.
     pub headers: Vec<(String, String)>,
@@ -49,6 +51,7 @@ impl Default for Config {
         Self {
             ca_files: Vec::new(),
             insecure: false,
+            insecure_for: Vec::new(),
             headers: Vec::new(),
             user: None,
             password: None,
@@ -77,6 +80,7 @@ impl fmt::Debug for Config {
         f.debug_struct("Config")
             .field("ca_files", &self.ca_files)
             .field("insecure", &self.insecure)
+            .field("insecure_for", &self.insecure_for)
             .field("headers", &names)
             .field("user", &self.user.is_some())
             .field("password", &self.password.is_some())

@@ -5,8 +5,6 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use bytes::Bytes;
-use http_body_util::Empty;
 use hyper::body::Incoming;
 use hyper::client::conn::{http1, http2};
 use hyper::header::{HOST, HeaderValue, PROXY_AUTHORIZATION};
@@ -19,6 +17,7 @@ use tokio::task::JoinHandle;
 use crate::address::{Address, Origin};
 use crate::error::{Error, Kind, Result};
 use crate::interim::Interim;
+use crate::payload::Outgoing;
 use crate::proxy::Proxy;
 
 /// A connection that carries one response at a time. Dropping it closes it, whatever still comes in.
@@ -31,8 +30,8 @@ pub(crate) struct Connection {
 }
 
 enum Sender {
-    Http1(http1::SendRequest<Empty<Bytes>>),
-    Http2(http2::SendRequest<Empty<Bytes>>),
+    Http1(http1::SendRequest<Outgoing>),
+    Http2(http2::SendRequest<Outgoing>),
 }
 
 /// What a connection is for: connections for equal routes are interchangeable.
@@ -111,19 +110,30 @@ impl Connection {
         &self.peer
     }
 
-    /// Sends a GET and waits for the head of the response.
-    ///
-    /// The outer error is a request that can't be sent at all, or a server that has no answer to it; the inner one a
-    /// connection that broke.
+    /// Sends a GET and waits for the head of the response; see [`send`](Self::send).
     pub(crate) async fn get(
         &mut self,
         address: &Address,
+        headers: HeaderMap,
+    ) -> Result<hyper::Result<Response<Incoming>>> {
+        self.send(Method::GET, address, headers, Outgoing::empty()).await
+    }
+
+    /// Sends a request and waits for the head of the response.
+    ///
+    /// The outer error is a request that can't be sent at all, or a server that has no answer to it; the inner one a
+    /// connection that broke.
+    pub(crate) async fn send(
+        &mut self,
+        method: Method,
+        address: &Address,
         mut headers: HeaderMap,
+        outgoing: Outgoing,
     ) -> Result<hyper::Result<Response<Incoming>>> {
         let unfit = || Error::new(Kind::Usage, "the address or the Host header can't be put into a request");
         let target: PathAndQuery = address.target().parse().map_err(|_| unfit())?;
-        let mut request = hyper::Request::new(Empty::new());
-        *request.method_mut() = Method::GET;
+        let mut request = hyper::Request::new(outgoing);
+        *request.method_mut() = method;
         let authority = address.origin().authority();
         let response = match &mut self.sender {
             Sender::Http1(sender) => {

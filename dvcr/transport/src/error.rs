@@ -52,7 +52,8 @@ pub struct Error {
 }
 
 impl Error {
-    pub(crate) fn new(kind: Kind, message: impl Into<String>) -> Self {
+    /// What happened, as one line. Whether it is transient follows from its kind.
+    pub fn new(kind: Kind, message: impl Into<String>) -> Self {
         let transient = match kind {
             Kind::Connect | Kind::Stalled | Kind::Cut | Kind::Changed => true,
             // 501 and 505 say what the server can't do, not how it is.
@@ -70,7 +71,8 @@ impl Error {
     }
 
     /// The same, but trying again may help.
-    pub(crate) fn transient(self) -> Self {
+    #[must_use]
+    pub fn transient(self) -> Self {
         Self { transient: true, ..self }
     }
 
@@ -85,12 +87,14 @@ impl Error {
     }
 
     /// The same with where it happened in front.
-    pub(crate) fn at(self, place: impl fmt::Display) -> Self {
+    #[must_use]
+    pub fn at(self, place: impl fmt::Display) -> Self {
         Self { message: format!("{place}: {}", self.message), ..self }
     }
 
     /// The same, with when to come back.
-    pub(crate) fn when(self, retry_after: Option<Duration>) -> Self {
+    #[must_use]
+    pub fn when(self, retry_after: Option<Duration>) -> Self {
         Self { retry_after, ..self }
     }
 

@@ -4,14 +4,18 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use hyper::body::Body as _;
-use hyper::header::{HeaderName, HeaderValue, IF_RANGE, RANGE};
+use hyper::StatusCode;
+use hyper::body::{Body as _, Incoming};
+use hyper::header::{AUTHORIZATION, HeaderName, HeaderValue, IF_RANGE, RANGE, WWW_AUTHENTICATE};
 
 use crate::address::{Address, Scheme};
 use crate::answer::{Answer, Coding, Meta};
 use crate::body::{Body, Open};
 use crate::client::Client;
+use crate::connection::Connection;
+use crate::credentials::Credentials;
 use crate::error::{Error, Kind, Result};
+use crate::exchange::secret;
 use crate::locator::Locator;
 use crate::pace::Pace;
 use crate::proxy::Proxy;
@@ -28,6 +32,10 @@ pub struct Resource {
     found: Arc<Mutex<Option<Address>>>,
     /// Makes an address to begin with, where the address is only a name.
     locator: Option<Arc<dyn Locator>>,
+    /// Makes the `Authorization` header.
+    credentials: Option<Arc<dyn Credentials>>,
+    /// What it is, where that is known beforehand.
+    content: Option<Validator>,
     pace: Arc<Pace>,
 }
 
@@ -85,8 +93,8 @@ impl Request {
         let mut headers = Vec::new();
         if let Some(range) = &self.range {
             headers.push((RANGE, value(&range.header()?)?));
-            if let Some(same) = &self.same {
-                headers.push((IF_RANGE, value(same.if_range())?));
+            if let Some(same) = self.same.as_ref().and_then(Validator::if_range) {
+                headers.push((IF_RANGE, value(same)?));
             }
         }
         Ok(headers)
@@ -96,11 +104,23 @@ impl Request {
 impl Resource {
     pub(crate) fn new(client: Client, address: Address) -> Self {
         let pace = Arc::new(Pace::new(client.inner.connections));
-        Self { client, address: Arc::new(address), found: Arc::default(), locator: None, pace }
+        Self {
+            client,
+            address: Arc::new(address),
+            found: Arc::default(),
+            locator: None,
+            credentials: None,
+            content: None,
+            pace,
+        }
     }
 
     pub(crate) fn found_by(self, locator: Arc<dyn Locator>) -> Self {
         Self { locator: Some(locator), ..self }
+    }
+
+    pub(crate) fn of_content(self, content: Validator, credentials: Option<Arc<dyn Credentials>>) -> Self {
+        Self { content: Some(content), credentials, ..self }
     }
 
     /// Where to begin: the URL, or the address that is made of the name.
@@ -198,18 +218,59 @@ impl Resource {
         }
     }
 
+    /// One request, and once more where credentials had to be renewed for it.
+    async fn exchange(&self, here: &Address, request: &Request) -> Result<Answered> {
+        let inner = &self.client.inner;
+        let about = request.headers()?;
+        let Some(credentials) = self.credentials.as_ref().filter(|_| here.same_origin(&self.address)) else {
+            let (response, connection) = inner.exchange(&self.address, here, &about).await?;
+            return Ok((response, connection, None));
+        };
+        let mut renewals = 0;
+        loop {
+            let authorization = credentials.authorization();
+            let mut about = about.clone();
+            if let Some(authorization) = &authorization {
+                about.push((AUTHORIZATION, secret(authorization)?));
+            }
+            let (response, connection) = inner.exchange(&self.address, here, &about).await?;
+            if response.status() != StatusCode::UNAUTHORIZED || renewals == MAX_RENEWALS {
+                return Ok((response, connection, authorization));
+            }
+            let challenges = response.headers().get_all(WWW_AUTHENTICATE).iter();
+            let challenges: Vec<_> = challenges.filter_map(|value| value.to_str().ok().map(str::to_owned)).collect();
+            if !credentials.renew(authorization.as_deref(), &challenges).await? {
+                return Ok((response, connection, authorization));
+            }
+            renewals += 1;
+            inner.recycle(here, response, connection).await;
+        }
+    }
+
+    /// What is said about an object, and what is known about it already.
+    fn judged(&self, meta: Meta) -> Result<Meta> {
+        let Some(content) = &self.content else { return Ok(meta) };
+        if let Some((len, known)) = meta.len.zip(content.len()).filter(|(len, known)| len != known) {
+            let message = format!("the server has {len} bytes of what has to have {known}");
+            return Err(Error::new(Kind::Protocol, message));
+        }
+        // Whoever labels what it gives as encoded, gives it as it is: the digest is that of the encoded bytes.
+        Ok(Meta { len: content.len(), validator: Some(content.clone()), codings: Vec::new(), ..meta })
+    }
+
     /// One request, and what its answer means.
     async fn step(&self, here: &Address, place: &Place<'_>, request: &Request) -> Result<Step> {
         let inner = &self.client.inner;
-        let (response, connection) = inner.exchange(&self.address, here, &request.headers()?).await?;
+        let (response, connection, authorization) = self.exchange(here, request).await?;
         let (status, body) = (response.status(), response.body().size_hint().exact());
         let range = request.range.as_ref();
         let (meta, part) = match Answer::judge(status, response.headers(), body, range, request.same.as_ref())? {
-            Answer::Whole(meta) => (meta, None),
-            Answer::Part(meta, part) => (meta, Some(part)),
+            Answer::Whole(meta) => (self.judged(meta)?, None),
+            Answer::Part(meta, part) => (self.judged(meta)?, Some(part)),
             Answer::Empty => {
                 inner.recycle(here, response, connection).await;
                 let meta = Meta { len: Some(0), validator: None, content_type: None, codings: Vec::new() };
+                let meta = self.judged(meta)?;
                 return Ok(Step::found(status.as_u16(), meta, None, here, None, Body::empty()));
             }
             Answer::NoRanges => {
@@ -225,7 +286,9 @@ impl Resource {
                 inner.recycle(here, response, connection).await;
                 return Ok(Step::Elsewhere(next));
             }
-            Answer::Refused => return Err(inner.refusal(&self.address, here, response).await),
+            Answer::Refused => {
+                return Err(inner.refusal(&self.address, here, authorization.as_deref(), response).await);
+            }
         };
         let peer = connection.peer().address;
         let (start, expected) = part.map_or((0, body), |part| (part.start, Some(part.len())));
@@ -235,6 +298,9 @@ impl Resource {
         Ok(Step::found(status.as_u16(), meta, part, here, Some(peer), body))
     }
 }
+
+/// What came to a request, on which connection, and the `Authorization` that was sent.
+type Answered = (hyper::Response<Incoming>, Connection, Option<String>);
 
 /// Where a request led.
 enum Step {
@@ -298,3 +364,5 @@ impl fmt::Display for Place<'_> {
 }
 
 const MAX_REDIRECTS: usize = 10;
+/// A token may be found to be too old, and the one for it to lack something.
+const MAX_RENEWALS: usize = 2;

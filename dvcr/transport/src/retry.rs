@@ -28,7 +28,7 @@ impl Default for Retry {
 
 /// What is left of a [`Retry`].
 #[derive(Clone, Debug)]
-pub(crate) struct Budget {
+pub struct Budget {
     retry: Retry,
     failures: u32,
     /// Bytes since the last failure.
@@ -36,20 +36,26 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
-    pub(crate) fn new(retry: Retry) -> Self {
+    /// All of it.
+    #[must_use]
+    pub fn new(retry: Retry) -> Self {
         Self { retry, failures: 0, progress: 0 }
     }
 
     /// New bytes came. A server that sends a few and breaks has not made progress.
-    pub(crate) fn progress(&mut self, bytes: u64) {
+    pub fn progress(&mut self, bytes: u64) {
         self.progress = self.progress.saturating_add(bytes);
         if self.progress >= RENEWS {
             self.failures = 0;
         }
     }
 
-    /// How long to wait before the next attempt; the error back when there is none.
-    pub(crate) fn failed(&mut self, error: Error) -> Result<Duration, Error> {
+    /// How long to wait before the next attempt.
+    ///
+    /// # Errors
+    ///
+    /// The error back when there is none, with how many were made.
+    pub fn failed(&mut self, error: Error) -> Result<Duration, Error> {
         let renewed = std::mem::take(&mut self.progress) >= RENEWS;
         self.failures += 1;
         let allowed = match error.kind() {

@@ -19,6 +19,8 @@ pub struct Validator {
 enum Proof {
     Etag(String),
     Modified(String),
+    /// The digest in its address.
+    Content(String),
 }
 
 impl Validator {
@@ -32,10 +34,26 @@ impl Validator {
         Some(Self { proof: Proof::Modified(modified.into()), len: Some(len?) })
     }
 
-    /// The `If-Range` header.
-    pub(crate) fn if_range(&self) -> &str {
+    /// Of what is known by its digest.
+    pub(crate) fn content(digest: &str, len: u64) -> Self {
+        Self { proof: Proof::Content(digest.into()), len: Some(len) }
+    }
+
+    /// Whether it is of what is known by its digest.
+    pub(crate) fn is_content(&self) -> bool {
+        matches!(self.proof, Proof::Content(_))
+    }
+
+    /// The length that is proved with it.
+    pub(crate) fn len(&self) -> Option<u64> {
+        self.len
+    }
+
+    /// The `If-Range` header. The address of what is known by its digest can't mean anything else.
+    pub(crate) fn if_range(&self) -> Option<&str> {
         match &self.proof {
-            Proof::Etag(text) | Proof::Modified(text) => text,
+            Proof::Etag(text) | Proof::Modified(text) => Some(text),
+            Proof::Content(_) => None,
         }
     }
 
@@ -53,6 +71,7 @@ impl fmt::Display for Validator {
         match &self.proof {
             Proof::Etag(etag) => write!(f, "ETag {etag}")?,
             Proof::Modified(date) => write!(f, "Last-Modified {date}")?,
+            Proof::Content(digest) => write!(f, "{digest}")?,
         }
         match self.len {
             Some(len) => write!(f, ", {len} bytes"),
@@ -86,7 +105,7 @@ mod tests {
     #[test]
     fn a_strong_etag_is_a_proof() {
         let found = find(&[("etag", "\"a\""), ("last-modified", DAY)], None).unwrap();
-        assert_eq!(found.if_range(), "\"a\"");
+        assert_eq!(found.if_range(), Some("\"a\""));
         assert!(found.proves(&find(&[("etag", "\"a\"")], Some(7)).unwrap()));
         assert!(!found.proves(&find(&[("etag", "\"b\"")], None).unwrap()));
         assert!(!found.proves(&find(&[("last-modified", DAY)], Some(7)).unwrap()));
@@ -96,7 +115,7 @@ mod tests {
     fn a_date_is_a_proof_only_with_the_length() {
         assert_eq!(find(&[("last-modified", DAY)], None), None);
         let found = find(&[("last-modified", DAY), ("date", NEXT)], Some(7)).unwrap();
-        assert_eq!(found.if_range(), DAY);
+        assert_eq!(found.if_range(), Some(DAY));
         assert!(found.proves(&find(&[("last-modified", DAY)], Some(7)).unwrap()));
         assert!(!found.proves(&find(&[("last-modified", DAY)], Some(8)).unwrap()));
         assert!(!found.proves(&find(&[("last-modified", NEXT)], Some(7)).unwrap()));
@@ -115,7 +134,7 @@ mod tests {
         for etag in ["W/\"a\"", "a", "\"", "\"a", "\"a\"b\""] {
             assert_eq!(find(&[("etag", etag)], Some(7)), None, "{etag}");
             let dated = find(&[("etag", etag), ("last-modified", DAY)], Some(7)).unwrap();
-            assert_eq!(dated.if_range(), DAY);
+            assert_eq!(dated.if_range(), Some(DAY));
         }
         assert_eq!(find(&[("last-modified", DAY), ("date", DAY)], Some(7)), None);
         assert_eq!(find(&[("last-modified", "yesterday")], Some(7)), None);

@@ -177,3 +177,29 @@ fn an_unusable_location_is_a_redirect_error() {
     assert!(base.join(b"http://host/x").unwrap().login().is_none());
     assert!(base.join(b"//other/x").unwrap().login().is_none());
 }
+
+#[test]
+fn a_query_is_added_to() {
+    let with = |text: &str, more| {
+        let address = Address::parse(text).unwrap().with_query(more);
+        address.target().to_owned()
+    };
+    assert_eq!(with("http://h/x", "digest=a%3Ab"), "/x?digest=a%3Ab");
+    assert_eq!(with("http://h/x?_state=y%3D", "digest=a:b"), "/x?_state=y%3D&digest=a:b");
+    assert_eq!(with("http://h", "a"), "/?a");
+}
+
+#[test]
+fn this_machine_is_known() {
+    for (text, loopback) in [
+        ("http://localhost:5000/", true),
+        ("http://127.0.0.2/", true),
+        ("http://[::1]:1/", true),
+        ("http://x.localhost/", true),
+        ("http://localhost.example/", false),
+        ("http://10.0.0.1/", false),
+    ] {
+        assert_eq!(Address::parse(text).unwrap().is_loopback(), loopback, "{text}");
+    }
+    assert!(Address::parse("https://h/").unwrap().is_secure() && !Address::parse("http://h/").unwrap().is_secure());
+}

@@ -86,7 +86,9 @@ fn only_a_name_that_does_not_exist_is_final() {
 }
 
 fn connector(reach: Reach) -> Connector {
-    Connector { trust: Trust::new(&[], false).unwrap(), reach, timeout: Duration::from_secs(5) }
+    let trust = |insecure| Trust::new(&[], insecure).unwrap();
+    let (trust, unproved) = (trust(false), trust(true));
+    Connector { trust, unproved, unproved_for: Vec::new(), reach, timeout: Duration::from_secs(5) }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "in a test, that is the failure")]
 
 mod answers;
+mod exchanges;
 mod failures;
 mod located;
 mod proxies;
