@@ -28,6 +28,7 @@ setup: ## Installs the tools of the tests where they are missing
 lint:
 	cargo fmt --all --check
 	cargo fmt --manifest-path fixtures/fuzz/Cargo.toml --check
+	cargo fmt --manifest-path fixtures/peer/Cargo.toml --check
 	cargo clippy --workspace --all-targets -- -D warnings
 
 unit: # and, behind the summary, what this machine could not test

@@ -88,6 +88,11 @@ for tool in nextest deny fuzz; do
     fi
 done
 
+# The program of fixtures/src/peers that is linked to what deny.toml bans from everything of ours. Does nothing when it is
+# as new as its source.
+CARGO_TARGET_DIR="${XDG_CACHE_HOME:-$HOME/.cache}/millrace/peer" \
+    cargo build -q --locked --manifest-path "$(dirname "$0")/../fixtures/peer/Cargo.toml"
+
 # The Python environment of fixtures/src/store, made anew when its list has changed.
 stores="${XDG_CACHE_HOME:-$HOME/.cache}/millrace/stores"
 list="$(dirname "$0")/stores.txt"
