@@ -8,6 +8,7 @@
 //!   time in the caller's hands, never memory.
 //! - [`tar`] walks an archive; [`archive`] finds the one disk in it (a plain tar, or an OVA by its OVF).
 //! - [`cluster`] unpacks the whole compressed units of disk images.
+//! - [`seekable`] compresses: zstd in independent frames with a table of them.
 //!
 //! Bytes that follow the last member of a stream are never ignored: zeros are padding, anything else is
 //! [`Kind::Trailing`]. gzip, zstd, bzip2 and lz4 take any number of zeros, xz only multiples of four (its specification
@@ -26,6 +27,7 @@ mod gzip;
 mod lz4;
 mod ovf;
 mod printable;
+pub mod seekable;
 mod spare;
 pub mod tar;
 pub mod wrapper;

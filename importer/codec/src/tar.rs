@@ -1,4 +1,5 @@
-//! tar, read as a stream: what is in it, in order, and the bytes of each file without a copy.
+//! tar, read as a stream: what is in it, in order, and the bytes of each file without a copy. Written is one archive
+//! only: [`Around`] a disk.
 //!
 //! Read are: v7, ustar, GNU (base-256 numbers, long names, old sparse files) and PAX (path, linkpath, size, the three
 //! GNU sparse formats). Nothing is extracted and no link is followed: an entry says what it is, under the name the
@@ -8,6 +9,7 @@
 //! begin (as GNU tar has it; builders of layers leave the mark out). Behind the mark only zeros may follow. The end of
 //! the input anywhere else is [`Kind::Truncated`].
 
+mod around;
 mod header;
 mod pax;
 mod sparse;
@@ -20,6 +22,7 @@ use crate::decode::{skip, skip_zeros};
 use crate::gather::Gather;
 use crate::printable::printable;
 use crate::{Error, Kind, Result};
+pub use around::Around;
 use header::Header;
 use pax::Pax;
 use sparse::{Map, Run, TextMap};
