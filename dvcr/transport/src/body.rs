@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body_util::BodyExt;
 use hyper::body::{Body as _, Incoming};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use crate::connection::{Connection, Idle, Route};
 use crate::error::{Error, Kind, Result};
@@ -17,6 +17,9 @@ pub struct Body {
     /// For messages.
     place: String,
     idle: Duration,
+    /// How long the network was waited for since the last progress, and what came since.
+    waited: Duration,
+    trickled: u64,
     start: u64,
     received: u64,
     /// How many bytes there are, where that is known.
@@ -39,13 +42,14 @@ pub(crate) struct Open {
 
 impl Body {
     pub(crate) fn new(open: Open, place: String, idle: Duration, start: u64, expected: Option<u64>) -> Self {
-        Self { state: State::Open(Box::new(open)), place, idle, start, received: 0, expected }
+        let (waited, trickled) = (Duration::ZERO, 0);
+        Self { state: State::Open(Box::new(open)), place, idle, waited, trickled, start, received: 0, expected }
     }
 
     /// The body of an object without bytes.
     pub(crate) fn empty() -> Self {
-        let (place, idle) = (String::new(), Duration::ZERO);
-        Self { state: State::Ended, place, idle, start: 0, received: 0, expected: Some(0) }
+        let (place, idle, waited) = (String::new(), Duration::ZERO, Duration::ZERO);
+        Self { state: State::Ended, place, idle, waited, trickled: 0, start: 0, received: 0, expected: Some(0) }
     }
 
     /// The next bytes, never empty; `None` after the last one. Data is handed on as it came from the connection, without
@@ -55,7 +59,8 @@ impl Body {
     ///
     /// # Errors
     ///
-    /// `Kind::Stalled` after the idle timeout without a byte, `Kind::Cut` when the connection or the body ends early. Both
+    /// `Kind::Stalled` after the idle timeout without progress: less than 4 KiB while we waited for so long, be it nothing
+    /// or a byte now and then. There is no other limit on time. `Kind::Cut` when the connection or the body ends early. Both
     /// name the offset. After an error the same error is given again.
     pub async fn next(&mut self) -> Result<Option<Bytes>> {
         let open = match &mut self.state {
@@ -63,7 +68,8 @@ impl Body {
             State::Ended => return Ok(None),
             State::Failed(error) => return Err(error.clone()),
         };
-        let bytes = match timeout(self.idle, data(&mut open.incoming)).await {
+        let begin = Instant::now();
+        let bytes = match timeout(self.idle.saturating_sub(self.waited), data(&mut open.incoming)).await {
             Ok(Ok(bytes)) => bytes,
             Ok(Err(error)) => {
                 open.pool.failed(&open.route.origin, &open.connection);
@@ -73,16 +79,23 @@ impl Body {
             Err(_) => {
                 open.pool.failed(&open.route.origin, &open.connection);
                 let (peer, idle) = (open.connection.peer().clone(), self.idle);
-                let message = format!(
-                    "no data from {peer} for {idle:?}, at offset {}{}: server or network stand still",
-                    self.offset(),
-                    self.of_total()
-                );
+                let what = match self.trickled {
+                    few if self.waited > idle / 10 => format!("only {few} bytes from {peer} in {idle:?}"),
+                    _ => format!("no data from {peer} for {idle:?}"),
+                };
+                let (offset, total) = (self.offset(), self.of_total());
+                let message = format!("{what}, at offset {offset}{total}: server or network stand still");
                 return Err(self.fail(Error::new(Kind::Stalled, message)));
             }
         };
         let last = open.incoming.is_end_stream();
-        self.received = self.received.saturating_add(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64));
+        let len = bytes.as_ref().map_or(0, |bytes| bytes.len() as u64);
+        self.received = self.received.saturating_add(len);
+        self.waited = self.waited.saturating_add(begin.elapsed());
+        self.trickled = self.trickled.saturating_add(len);
+        if self.trickled >= PROGRESS {
+            (self.waited, self.trickled) = (Duration::ZERO, 0);
+        }
         if self.expected.is_some_and(|expected| self.received > expected) {
             let message = format!("the server sent more than it announced{}", self.of_total());
             return Err(self.fail(Error::new(Kind::Protocol, message)));
@@ -141,6 +154,9 @@ async fn data(incoming: &mut Incoming) -> hyper::Result<Option<Bytes>> {
         }
     }
 }
+
+/// Less than this is none. At four KiB in each idle timeout of 30 s, a disk of a gigabyte takes three months.
+const PROGRESS: u64 = 4 << 10;
 
 #[cfg(test)]
 mod tests;

@@ -32,7 +32,7 @@ pub struct Config {
     pub password: Option<String>,
     /// For a name to resolve, for each address to answer, and for the TLS handshake.
     pub connect_timeout: Duration,
-    /// The longest time without a byte, while one is waited for. There is no limit on total time.
+    /// The longest time without progress (4 KiB, or the end), while it is waited for. There is no limit on total time.
     pub idle_timeout: Duration,
     /// How often and how patiently a transfer tries again.
     pub retry: Retry,
@@ -199,6 +199,7 @@ mod tests {
         Identity::new(&config)
     }
 
+    /// HT29.
     #[test]
     fn one_newline_is_dropped_and_no_more() {
         let found = identity(&[("X-Auth-Token", "secret\n")], None, None).unwrap();

@@ -43,6 +43,7 @@ async fn rest(body: &mut Body) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// HT08.
 #[tokio::test(start_paused = true)]
 async fn silence_is_an_error_that_names_the_offset() {
     let (mut body, _server) = body(b"HTTP/1.1 206 X\r\ncontent-length: 100\r\n\r\nabcdefgh", 1000, Some(100)).await;
@@ -58,18 +59,37 @@ async fn silence_is_an_error_that_names_the_offset() {
     assert_eq!(body.next().await.unwrap_err().to_string(), words);
 }
 
+/// HT12.
 #[tokio::test(start_paused = true)]
 async fn slow_progress_is_progress() {
-    let (mut body, mut server) = body(b"HTTP/1.1 200 X\r\ncontent-length: 20\r\n\r\n", 0, None).await;
+    let (mut body, mut server) = body(b"HTTP/1.1 200 X\r\ncontent-length: 81921\r\n\r\n", 0, None).await;
     let begin = Instant::now();
     tokio::spawn(async move {
-        for _ in 0..20 {
+        for part in [4096; 20].into_iter().chain([1]) {
             tokio::time::sleep(IDLE - Duration::from_secs(1)).await;
-            server.write_all(b"x").await.unwrap();
+            server.write_all(&vec![b'x'; part]).await.unwrap();
         }
     });
-    assert_eq!(rest(&mut body).await.unwrap(), [b'x'; 20]);
-    assert_eq!(begin.elapsed(), 20 * (IDLE - Duration::from_secs(1)));
+    assert_eq!(rest(&mut body).await.unwrap(), [b'x'; 81921]);
+    assert_eq!(begin.elapsed(), 21 * (IDLE - Duration::from_secs(1)));
+}
+
+/// A server that sends a byte now and then ("slowloris") keeps nobody; what it sent is not lost.
+#[tokio::test(start_paused = true)]
+async fn a_trickle_is_a_stall() {
+    let (mut body, mut server) = body(b"HTTP/1.1 200 X\r\ncontent-length: 100000\r\n\r\n", 0, None).await;
+    let begin = Instant::now();
+    tokio::spawn(async move {
+        // Until nobody listens.
+        while server.write_all(b"x").await.is_ok() {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+    });
+    let error = rest(&mut body).await.map(|bytes| bytes.len()).unwrap_err();
+    assert_eq!((error.kind(), error.is_transient()), (Kind::Stalled, true));
+    assert_eq!(begin.elapsed(), IDLE);
+    assert!((29..=31).contains(&body.offset()), "{error}");
+    assert!(error.to_string().contains("bytes from 127.0.0.1:80 in 30s, at offset"), "{error}");
 }
 
 #[tokio::test(start_paused = true)]
