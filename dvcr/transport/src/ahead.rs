@@ -30,8 +30,8 @@ pub(crate) struct Ahead {
     parts: VecDeque<Part>,
     /// A part was read, or nearly.
     read: Arc<Notify>,
-    /// Bytes to be given before anything is read ahead.
-    quiet: u64,
+    /// Bytes to be given before anything is asked for, until that is done.
+    quiet: Option<u64>,
     /// How long the reader has waited for the part in front.
     waited: Duration,
     /// How much of it was given.
@@ -53,28 +53,34 @@ impl Ahead {
     pub(crate) fn new(resource: Resource, object: Arc<Object>, ranges: impl IntoIterator<Item = Range<u64>>) -> Self {
         let left = ranges.into_iter().collect();
         let (parts, read) = (VecDeque::new(), Arc::default());
-        Self { resource, object, left, parts, read, quiet: 0, waited: Duration::ZERO, given: 0, since: None }
+        Self { resource, object, left, parts, read, quiet: None, waited: Duration::ZERO, given: 0, since: None }
     }
 
-    /// Gives the rest of `first` first, and reads nothing ahead until `quiet` bytes of it were given: whoever wanted only
-    /// the start has gone by then.
-    pub(crate) fn after(mut self, first: Tail, quiet: u64) -> Self {
+    /// Gives the `len` bytes of `first` first, and asks for nothing more until whoever has them wants more: who wanted
+    /// only the start has gone by then.
+    pub(crate) fn after(mut self, first: Tail, len: u64) -> Self {
         self.parts.push_back(Part::read(first, Arc::clone(&self.read)));
-        self.quiet = quiet;
+        self.quiet = Some(len).filter(|_| !self.left.is_empty());
         self
+    }
+
+    /// Whether all of the first answer was given and nothing more was asked for.
+    pub(crate) fn at_rest(&self) -> bool {
+        self.quiet == Some(0)
     }
 
     /// The next bytes; `None` after the last range. They never cross the border of a range.
     pub(crate) async fn next(&mut self) -> Result<Option<Bytes>> {
         loop {
-            if self.quiet == 0 {
+            self.quiet = self.quiet.filter(|left| *left > 0);
+            if self.quiet.is_none() {
                 self.read_ahead();
             }
             let Some(part) = self.parts.front_mut() else {
                 if self.left.is_empty() {
                     return Ok(None);
                 }
-                self.quiet = 0;
+                self.quiet = None;
                 continue;
             };
             let next = match part.bytes.try_recv() {
@@ -97,7 +103,7 @@ impl Ahead {
             match next.transpose()? {
                 Some(bytes) => {
                     self.given += bytes.len() as u64;
-                    self.quiet = self.quiet.saturating_sub(bytes.len() as u64);
+                    self.quiet = self.quiet.map(|left| left.saturating_sub(bytes.len() as u64));
                     return Ok(Some(bytes));
                 }
                 None => {

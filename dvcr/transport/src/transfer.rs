@@ -27,8 +27,6 @@ pub struct Transfer {
     /// What is still to be given.
     wanted: VecDeque<Range<u64>>,
     from: From,
-    /// What is still to be given of the first answer, where more is to be asked for behind it.
-    answered: Option<u64>,
 }
 
 enum From {
@@ -91,8 +89,7 @@ impl Resource {
             (Some(end), Some(len)) if ranges => {
                 let rest = (end < len).then_some(end..len);
                 let ahead = Ahead::new(self.clone(), Arc::clone(&object), rest).after(tail, end);
-                let transfer = Transfer::new(self, &object, once(0..len), From::Ahead(ahead));
-                Transfer { answered: Some(end).filter(|end| *end < len), ..transfer }
+                Transfer::new(self, &object, once(0..len), From::Ahead(ahead))
             }
             _ => {
                 let alone = From::Alone { tail: Box::new(tail), rest: Bytes::new() };
@@ -132,7 +129,7 @@ impl Transfer {
         from: From,
     ) -> Self {
         let wanted = wanted.into_iter().filter(|range| !range.is_empty()).collect();
-        Self { resource: resource.clone(), object: Arc::clone(object), wanted, from, answered: None }
+        Self { resource: resource.clone(), object: Arc::clone(object), wanted, from }
     }
 
     /// The next bytes, never empty; `None` after the last one.
@@ -185,11 +182,10 @@ impl Transfer {
     /// only the start.
     #[must_use]
     pub fn at_rest(&self) -> bool {
-        self.answered == Some(0)
+        matches!(&self.from, From::Ahead(ahead) if ahead.at_rest())
     }
 
     fn gave(&mut self, len: u64) {
-        self.answered = self.answered.filter(|left| *left > 0).map(|left| left.saturating_sub(len));
         if let Some(first) = self.wanted.front_mut() {
             first.start = first.start.saturating_add(len);
             if first.is_empty() {
