@@ -28,6 +28,12 @@ fn opened(name: &str, from: &From) -> Result<Box<dyn Source>> {
         return Ok(Box::new(StdinSource::open()?));
     }
     let Some(scheme) = scheme(name) else {
+        // `http:/host` is a slip, unless it is there.
+        let (kind, rest) = name.split_once(":/").unwrap_or_default();
+        if is_scheme(kind) && !Path::new(name).exists() {
+            let message = format!("{name}: is no file, and no address: that is written {kind}://{rest}");
+            return Err(Error::new(Kind::Usage, message));
+        }
         return Ok(Box::new(FileSource::open(Path::new(name))?));
     };
     match scheme.as_str() {
