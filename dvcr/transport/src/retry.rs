@@ -114,6 +114,7 @@ mod tests {
         assert_eq!(error.to_string(), "cut (after 6 attempts)");
     }
 
+    /// HT13.
     #[test]
     fn progress_renews_the_budget_and_a_trickle_does_not() {
         let retry = Retry { attempts: 3, ..Retry::default() };
@@ -143,6 +144,7 @@ mod tests {
         assert_eq!(budget.failed(unknown()).unwrap_err().to_string(), "no such name (after 3 attempts)");
     }
 
+    /// HT33.
     #[test]
     fn the_server_says_when() {
         let busy = |wait| Error::new(Kind::Status(503), "busy").when(Some(Duration::from_secs(wait)));

@@ -24,6 +24,7 @@ fn a_web_server_with_ranges_is_read_by_ranges() {
     assert!(log.iter().any(|request| request.status == 206 && !request.range.is_empty()), "{log:?}");
 }
 
+/// HT03.
 #[test]
 fn a_web_server_without_ranges_is_read_in_order() {
     let place = Place::new();

@@ -16,6 +16,7 @@ fn guarded(disk: Vec<u8>) -> Server {
     })
 }
 
+/// HT30.
 #[test]
 fn credentials_come_from_files_or_the_environment() {
     let place = Place::new();
@@ -50,6 +51,7 @@ fn credentials_come_from_files_or_the_environment() {
     }
 }
 
+/// HT27.
 #[test]
 fn proxies_come_from_options_or_the_environment() {
     let place = Place::new();

@@ -18,3 +18,4 @@ mod qemu_is_wrong;
 mod report;
 mod resume;
 mod retries;
+mod rows;

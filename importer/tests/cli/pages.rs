@@ -22,6 +22,7 @@ fn refused(place: &Place, url: &str, words: &[&str]) {
     assert!(words.iter().all(|word| line.contains(word)), "{line}");
 }
 
+/// HT19.
 #[test]
 fn pages_and_stubs_are_refused_by_what_they_are() {
     let place = Place::new();
@@ -63,6 +64,7 @@ fn pages_and_stubs_are_refused_by_what_they_are() {
     }
 }
 
+/// HT19.
 #[test]
 fn the_kind_and_the_place_of_an_answer_are_told_where_they_explain_it() {
     let place = Place::new();

@@ -129,6 +129,7 @@ fn assert_continued(ran: &Ran, report: &Value, image: &Path) {
     assert!(fetched <= len - from + (4 << 20), "{fetched} of {len} after {from}");
 }
 
+/// HT09.
 #[test]
 fn a_copy_that_was_killed_goes_on() {
     let place = Place::new();

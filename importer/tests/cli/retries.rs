@@ -7,6 +7,7 @@ use fixtures::http::{Object, Reply, Server};
 
 use super::program::{Place, image, run};
 
+/// HT13.
 #[test]
 fn a_server_that_always_breaks_off_is_read_to_the_end() {
     let place = Place::new();

@@ -19,6 +19,7 @@ fn last_byte(address: SocketAddr) -> u64 {
     }
 }
 
+/// HT40.
 #[test]
 fn families_alternate_from_the_preferred_one() {
     let given = ["[::1]:1", "[::2]:1", "[::3]:1", "1.1.1.1:1", "2.2.2.2:1"].map(address);
@@ -73,6 +74,7 @@ async fn every_failure_is_told() {
     assert_eq!(failures.iter().map(|(address, _)| last_byte(*address)).collect::<Vec<_>>(), [1, 2, 3]);
 }
 
+/// HT34.
 #[test]
 fn only_a_name_that_does_not_exist_is_final() {
     let error = |words: &str| unresolved("host", &io::Error::other(words));

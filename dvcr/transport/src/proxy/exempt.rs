@@ -116,6 +116,7 @@ mod tests {
         Exempt::parse(list).has(&address.origin().host, address.origin().port)
     }
 
+    /// HT27, HT40.
     #[test]
     fn entries_mean_what_people_mean() {
         for (list, yes, no) in [

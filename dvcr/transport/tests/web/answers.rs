@@ -33,6 +33,7 @@ async fn a_range_is_proved_by_the_answer() {
     assert_eq!(read(tail).await.unwrap(), content[990..]);
 }
 
+/// HT03.
 #[tokio::test]
 async fn a_server_without_ranges_sends_the_whole() {
     let content = sample(1000);
@@ -138,6 +139,7 @@ async fn bodies_of_every_framing_arrive() {
     }
 }
 
+/// HT17.
 #[tokio::test]
 async fn encodings_are_told_and_lengths_are_of_the_encoded_body() {
     let server = Server::start(|seen| match seen.target.as_str() {

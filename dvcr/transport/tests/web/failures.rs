@@ -20,6 +20,7 @@ async fn a_refusal_is_told_with_status_and_words() {
     }
 }
 
+/// HT30.
 #[tokio::test]
 async fn no_secret_is_repeated() {
     let server = Server::start(|seen| {

@@ -8,6 +8,7 @@ mod located;
 mod proxies;
 mod redirects;
 mod requests;
+mod rows;
 mod secure;
 mod transfers;
 

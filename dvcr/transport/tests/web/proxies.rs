@@ -245,6 +245,7 @@ async fn squid_leads_to_plain_and_secure_origins() {
     assert_eq!(secure.finish()[0].protocol, "HTTP/2.0");
 }
 
+/// HT21.
 #[tokio::test]
 async fn a_proxy_that_looks_into_tls_needs_its_authority() {
     let folder = tempfile::tempdir().unwrap();

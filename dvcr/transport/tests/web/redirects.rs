@@ -59,6 +59,7 @@ async fn a_circle_is_found() {
     assert_eq!(server.seen().len(), 1);
 }
 
+/// HT37.
 #[tokio::test]
 async fn credentials_stay_with_their_origin() {
     let back = std::sync::Arc::new(std::sync::Mutex::new(String::new()));
@@ -87,6 +88,7 @@ async fn credentials_stay_with_their_origin() {
     }
 }
 
+/// HT37.
 #[tokio::test]
 async fn another_name_of_the_same_server_gets_no_credentials() {
     let server = Server::start(|seen| match seen.target.as_str() {
@@ -136,6 +138,7 @@ async fn a_redirect_to_metadata_or_another_scheme_is_refused() {
     }
 }
 
+/// HT01.
 #[tokio::test]
 async fn ranges_stick_to_the_mirror_until_it_fails() {
     let content = sample(1000);
@@ -159,6 +162,7 @@ async fn ranges_stick_to_the_mirror_until_it_fails() {
     assert_eq!((origin.seen().len(), first.seen().len(), second.seen().len()), (2, 3, 2));
 }
 
+/// HT02.
 #[tokio::test]
 async fn a_stale_mirror_is_replaced_at_once() {
     let hop = AtomicUsize::new(0);
@@ -177,6 +181,7 @@ async fn a_stale_mirror_is_replaced_at_once() {
     assert_eq!(seen, ["/file", "/stale", "/file", "/fresh", "/fresh"]);
 }
 
+/// HT02.
 #[tokio::test]
 async fn the_error_of_a_mirror_names_both_addresses() {
     let server = Server::start(|seen| match seen.target.split('?').next().unwrap() {

@@ -5,6 +5,7 @@ use fixtures::http::{Object, Reply, Server, Settings};
 
 use super::{resource, sample, whole, with};
 
+/// HT36.
 #[tokio::test]
 async fn the_url_goes_out_byte_for_byte() {
     let server = Server::start(|_| Reply::ok("x"));
@@ -23,6 +24,7 @@ async fn the_url_goes_out_byte_for_byte() {
     assert_eq!(seen[4], "/?a");
 }
 
+/// HT30.
 #[tokio::test]
 async fn headers_say_who_asks_and_that_nothing_is_encoded() {
     let server = Server::start(|_| Reply::ok("x"));
@@ -53,6 +55,7 @@ async fn headers_of_the_user_take_the_place_of_ours() {
     assert_eq!(all("x-two"), ["1", "2"]);
 }
 
+/// HT29.
 #[tokio::test]
 async fn credentials_come_from_the_configuration_or_the_url() {
     let server = Server::start(|_| Reply::ok("x"));
@@ -102,6 +105,7 @@ async fn a_connection_that_was_closed_meanwhile_is_replaced() {
     assert_eq!((server.seen().len(), server.connections()), (3, 3));
 }
 
+/// HT40.
 #[tokio::test]
 async fn ipv6_literals_and_names_with_several_addresses_are_reached() {
     let settings = Settings { ip: "::1".parse().unwrap(), ..Settings::default() };

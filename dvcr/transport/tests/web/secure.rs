@@ -30,6 +30,7 @@ async fn distrust(config: Config, url: &str) -> Error {
     error
 }
 
+/// HT22.
 #[tokio::test]
 async fn a_given_authority_is_trusted_in_both_versions() {
     let (other, authority) = (Authority::new("other"), Authority::new("test"));
@@ -56,6 +57,7 @@ async fn an_unknown_authority_is_named() {
     assert_eq!(server.seen().len(), 0);
 }
 
+/// HT23.
 #[tokio::test]
 async fn a_wrong_name_is_told_with_the_right_ones() {
     let authority = Authority::new("test");
@@ -112,6 +114,7 @@ async fn a_certificate_of_the_future_is_told() {
     assert!(error.contains("is not valid before 2400-01-01, ") && error.contains("clock"), "{error}");
 }
 
+/// HT21.
 #[tokio::test]
 async fn a_folder_of_certificates_is_read_whatever_their_names() {
     let authority = Authority::new("test");
@@ -172,6 +175,7 @@ async fn an_authority_as_server_is_told_what_to_do() {
     assert!(error.contains("marked as an authority") && error.contains("self-signed"), "{error}");
 }
 
+/// HT23.
 #[tokio::test]
 async fn insecure_trusts_anyone() {
     let config = Config { insecure: true, ..Config::default() };
@@ -227,7 +231,7 @@ async fn a_handshake_that_stands_still_ends_with_the_connect_timeout() {
     assert!(error.to_string().contains("TLS handshake within 10s"), "{error}");
 }
 
-/// The roots of the machine come from the environment, which a test can set only for another process: it runs
+/// HT25: The roots of the machine come from the environment, which a test can set only for another process: it runs
 /// [`child_fetches`].
 #[tokio::test]
 async fn the_roots_of_the_machine_are_trusted() {

@@ -106,6 +106,7 @@ async fn ranges_come_in_the_order_asked_and_apart() {
     assert_eq!(transfer.next().await.unwrap(), None);
 }
 
+/// HT13.
 #[tokio::test]
 async fn a_connection_that_breaks_all_the_time_costs_little_more() {
     let data = sample(LEN.try_into().unwrap());
@@ -221,6 +222,7 @@ async fn less_than_asked_is_completed() {
     assert!(fetch(&server, hasty()).await.unwrap() == data);
 }
 
+/// HT33.
 #[tokio::test]
 async fn busy_servers_are_asked_again_and_final_answers_are_not() {
     let data = sample(100_000);
@@ -249,6 +251,7 @@ async fn busy_servers_are_asked_again_and_final_answers_are_not() {
     assert_eq!(server.seen().len(), 1);
 }
 
+/// HT08, HT41.
 #[tokio::test]
 async fn a_server_that_stands_still_is_left() {
     let data = sample(LEN.try_into().unwrap());
