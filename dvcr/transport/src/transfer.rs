@@ -30,7 +30,7 @@ pub struct Transfer {
 }
 
 enum From {
-    Ahead(Ahead),
+    Ahead(Box<Ahead>),
     /// One connection, from the first wanted byte on, with all that lies between.
     Alone {
         tail: Box<Tail>,
@@ -89,7 +89,7 @@ impl Resource {
             (Some(end), Some(len)) if ranges => {
                 let rest = (end < len).then_some(end..len);
                 let ahead = Ahead::new(self.clone(), Arc::clone(&object), rest).after(tail, end);
-                Transfer::new(self, &object, once(0..len), From::Ahead(ahead))
+                Transfer::new(self, &object, once(0..len), From::Ahead(Box::new(ahead)))
             }
             _ => {
                 let alone = From::Alone { tail: Box::new(tail), rest: Bytes::new() };
@@ -105,7 +105,7 @@ impl Resource {
     pub fn read(&self, object: &Arc<Object>, ranges: impl IntoIterator<Item = Range<u64>>) -> Transfer {
         let ranges: Vec<_> = ranges.into_iter().filter(|range| !range.is_empty()).collect();
         let ahead = Ahead::new(self.clone(), Arc::clone(object), ranges.iter().cloned());
-        Transfer::new(self, object, ranges, From::Ahead(ahead))
+        Transfer::new(self, object, ranges, From::Ahead(Box::new(ahead)))
     }
 
     async fn ask(&self, request: &Request, budget: &mut Budget) -> Result<Response> {
