@@ -33,8 +33,8 @@ pub enum Command {
 #[derive(Debug, Parser)]
 #[command(after_help = EXAMPLES)]
 pub struct Copy {
-    /// Where the image is: an http(s) URL, s3://BUCKET/KEY, gs://BUCKET/KEY, a path, or - for standard
-    /// input
+    /// Where the image is: an http(s) URL, s3://BUCKET/KEY, gs://BUCKET/KEY, oci:FOLDER[:NAME],
+    /// oci-archive:FILE[:NAME], a path, or - for standard input
     pub source: String,
     /// Where the disk goes: a file, a block device, or null: to decode and verify only
     pub target: String,
@@ -97,8 +97,8 @@ impl std::convert::From<&str> for List {
 /// Say what an image is.
 #[derive(Debug, Parser)]
 pub struct Inspect {
-    /// Where the image is: an http(s) URL, s3://BUCKET/KEY, gs://BUCKET/KEY, a path, or - for standard
-    /// input
+    /// Where the image is: an http(s) URL, s3://BUCKET/KEY, gs://BUCKET/KEY, oci:FOLDER[:NAME],
+    /// oci-archive:FILE[:NAME], a path, or - for standard input
     pub source: String,
     #[command(flatten)]
     pub from: From,
@@ -113,6 +113,11 @@ pub struct From {
     /// The disk to take from an archive that holds several
     #[arg(long, value_name = "NAME")]
     pub disk: Option<String>,
+    /// For which machines the image of layers shall be: os/architecture, as in linux/arm64 or linux/arm/v7
+    ///
+    /// Without it, a list of images is searched for one for this machine. An image for another platform is never taken.
+    #[arg(long, value_name = "PLATFORM")]
+    pub platform: Option<String>,
     /// Trust the certificates in this file or folder too (PEM)
     #[arg(long, value_name = "FILE")]
     pub ca: Vec<PathBuf>,

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use importer_flow::checksum::listed;
 use importer_flow::sink::{self, Claim, Left, NullSink, Options};
+use importer_flow::source::container::Reading;
 use importer_flow::{Error, Kind, Outcome, Progress, Result, Sink, import};
 
 use crate::args::{Copy, List, Show};
@@ -119,7 +120,7 @@ impl Job<'_> {
         settings.spool_limit = args.spool_limit.0;
         settings.checksums = args.checksum.clone();
         settings.notice = crate::complain;
-        let mut source = source::open(&args.source, &args.from)?;
+        let mut source = source::open(&args.source, &args.from, Reading::Verified)?;
         for List { algorithm, place } in &args.checksum_url {
             let mut list = source::open_list(place, &args.source, &args.from)?;
             settings.checksums.extend(listed(&mut *list, *algorithm, source.file_name().as_deref())?);

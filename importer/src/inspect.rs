@@ -2,6 +2,7 @@
 
 use std::io::Write;
 
+use importer_flow::source::container::Reading;
 use importer_flow::{Error, Image, Kind, Result, inspect};
 
 use crate::args::Inspect;
@@ -10,7 +11,7 @@ use crate::{report, size, source};
 /// Says what an image is.
 pub fn run(args: &Inspect) -> Result<()> {
     let settings = source::settings(&args.from)?;
-    let mut source = source::open(&args.source, &args.from)?;
+    let mut source = source::open(&args.source, &args.from, Reading::Partial)?;
     let image = inspect(&mut *source, &settings)?;
     let text = if args.json { json(&image)? } else { lines(&image) };
     let mut out = std::io::stdout().lock();

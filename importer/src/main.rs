@@ -1,6 +1,7 @@
 //! The importer: brings a disk image from where it is to where a virtual machine boots from, in one pass.
 
 mod args;
+mod container;
 mod copy;
 mod credentials;
 mod inspect;

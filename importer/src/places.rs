@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use importer_flow::{Error, Kind, Result};
 
 use crate::args::Copy;
+use crate::container;
 
 /// Refuses a copy that would write over what it reads, or a report over either. The file that was there would be gone,
 /// and nothing would have failed.
@@ -14,7 +15,7 @@ pub fn check(args: &Copy) -> Result<()> {
     if args.source.is_empty() || args.target.is_empty() {
         return Err(Error::new(Kind::Usage, "the source or the target has no name"));
     }
-    let source = Path::new(&args.source);
+    let source = container::path(&args.source).unwrap_or(Path::new(&args.source));
     let target = Path::new(&args.target);
     let mut pairs = vec![("the source", source, "the target", target)];
     if let Some(report) = &args.report {

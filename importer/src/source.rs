@@ -3,15 +3,17 @@
 use std::env;
 use std::path::Path;
 
+use importer_flow::source::container::Reading;
 use importer_flow::source::{FileSource, HttpConfig, HttpSource, Proxies, Retry, StdinSource, same_origin};
 use importer_flow::{Error, Kind, Result, Settings, Source};
 
 use crate::args::From;
 use crate::credentials::Credentials;
-use crate::object_store;
+use crate::{container, object_store};
 
-/// Opens the source that `name` means. A name with `://` is a URL, `-` standard input, anything else a path.
-pub fn open(name: &str, from: &From) -> Result<Box<dyn Source>> {
+/// Opens the source that `name` means. A name with `://` is a URL, `oci:` and `oci-archive:` stand
+/// in front of the path of an OCI layout, `-` is standard input, anything else a path.
+pub fn open(name: &str, from: &From, reading: Reading) -> Result<Box<dyn Source>> {
     let store = name.get(..5).is_some_and(|start| ["s3://", "gs://"].iter().any(|it| start.eq_ignore_ascii_case(it)));
     if let Some(option) = from.store.given().filter(|_| !store) {
         return Err(Error::new(Kind::Usage, format!("{option} is for s3:// and gs://, and the source is neither")));
@@ -19,6 +21,13 @@ pub fn open(name: &str, from: &From) -> Result<Box<dyn Source>> {
     if from.user.is_some() || from.password_file.is_some() {
         // An option that makes no sense is told even if nobody needs it.
         credentials(from)?;
+    }
+    if let Some(place) = container::place(name) {
+        return container::open(place, from, reading);
+    }
+    if from.platform.is_some() {
+        let message = "--platform is for images of layers (oci:, oci-archive:), and the source is none";
+        return Err(Error::new(Kind::Usage, message));
     }
     opened(name, from)
 }

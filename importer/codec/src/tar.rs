@@ -15,6 +15,7 @@ mod pax;
 mod sparse;
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use bytes::{Buf, Bytes};
 
@@ -196,6 +197,28 @@ impl Tar {
     #[must_use]
     pub fn consumed(&self) -> u64 {
         self.at
+    }
+
+    /// Goes behind the data of the entry that has just begun, for those who can read the archive at any offset. Gives
+    /// how many bytes of it are not to be brought: the next input begins behind them.
+    pub fn pass_over(&mut self) -> u64 {
+        let len = match &self.state {
+            State::Data { runs, pad } => runs.packed() + pad,
+            State::Skip(left) => *left,
+            _ => return 0,
+        };
+        self.state = State::Header;
+        self.at = self.at.saturating_add(len);
+        len
+    }
+
+    /// Where in the archive the data of the entry that has just begun lie, if they lie there as they are.
+    #[must_use]
+    pub fn data(&self) -> Option<Range<u64>> {
+        match &self.state {
+            State::Data { runs: Runs::Plain(len), .. } => Some(self.at..self.at.saturating_add(*len)),
+            _ => None,
+        }
     }
 
     /// Whether the archive ended with its end mark, and not just with the end of the input.
@@ -385,6 +408,14 @@ impl Tar {
 }
 
 impl Runs {
+    /// How many bytes of it the archive still has.
+    fn packed(&self) -> u64 {
+        match self {
+            Self::Plain(left) => *left,
+            Self::Sparse { runs, .. } => runs.iter().fold(0, |sum, run| sum.saturating_add(run.len)),
+        }
+    }
+
     fn is_done(&self) -> bool {
         match self {
             Self::Plain(left) => *left == 0,

@@ -91,7 +91,7 @@ pub struct Outcome {
     pub mode: Mode,
     /// Bytes received from the source.
     pub source_bytes: u64,
-    /// `sha256:<hex>` of the source, when there were checksums to compare with.
+    /// `sha256:<hex>` of the source: of an image's manifest, or of the bytes when there were checksums to compare with.
     pub source_digest: Option<String>,
     /// Bytes written to the target that are not zeros.
     pub bytes_written: u64,
@@ -123,6 +123,7 @@ pub fn import(
     let pool = Pool::new(sink, settings.threads.saturating_add(1), settings.memory / QUEUE_SHARE, bin.clone())?;
     let name = source.name();
     let result = Import { source: &mut *source, settings, progress, bin }.run(pool);
+    let result = result.map(|outcome| Outcome { source_digest: source.digest().or(outcome.source_digest), ..outcome });
     result.map_err(|error| named(error, &name, source.served()))
 }
 
@@ -246,7 +247,7 @@ fn piece(piece: crate::Piece) -> importer_disk::plan::Piece {
 }
 
 /// Reads a stream to its end into memory. For pages, which are small.
-fn read_all(stream: &mut dyn Stream, into: &mut Vec<u8>) -> Result<()> {
+pub(crate) fn read_all(stream: &mut dyn Stream, into: &mut Vec<u8>) -> Result<()> {
     while let Some(piece) = stream.next()? {
         append(piece, into);
     }
@@ -254,7 +255,7 @@ fn read_all(stream: &mut dyn Stream, into: &mut Vec<u8>) -> Result<()> {
 }
 
 /// Puts a piece, which is small, behind what is there.
-fn append(piece: crate::Piece, into: &mut Vec<u8>) {
+pub(crate) fn append(piece: crate::Piece, into: &mut Vec<u8>) {
     match piece {
         crate::Piece::Bytes(bytes) => into.extend_from_slice(&bytes),
         crate::Piece::Hole(len) => into.resize(into.len() + usize::try_from(len).unwrap_or(0), 0),

@@ -44,10 +44,14 @@ pub(crate) fn unwrap(stream: Box<dyn Stream>, how: &Unwrapping) -> Result<Unwrap
         }
         wrappers.push(found.name());
         let inner: Box<dyn Stream> = match found.decoder(how.limits, &how.bin).map_err(refused)? {
-            Some(decoder) => Box::new(Decoded { input: Input::new(peeked), decoder, wrapper: found, done: false }),
-            None => {
-                Box::new(Archived { input: Input::new(peeked), member: Member::new(how.disk.clone()), done: false })
+            Some(decoder) => {
+                Box::new(Decoded { input: Input::new(Box::new(peeked)), decoder, wrapper: found, done: false })
             }
+            None => Box::new(Archived {
+                input: Input::new(Box::new(peeked)),
+                member: Member::new(how.disk.clone()),
+                done: false,
+            }),
         };
         stream = Box::new(Threaded::new(&format!("unwrap-{found}"), QUEUE, inner)?);
     }
@@ -58,7 +62,7 @@ pub(crate) fn decode(stream: Box<dyn Stream>, wrapper: Wrapper, limits: Limits) 
     let (_, peeked) = peek(stream, 0)?;
     match wrapper.decoder(limits, &Bin::default()).map_err(refused)? {
         Some(decoder) => {
-            let decoded = Decoded { input: Input::new(peeked), decoder, wrapper, done: false };
+            let decoded = Decoded { input: Input::new(Box::new(peeked)), decoder, wrapper, done: false };
             Ok(Box::new(Threaded::new(&format!("decode-{wrapper}"), QUEUE, Box::new(decoded))?))
         }
         None => Err(Error::new(Kind::Ours, "an archive is no encoding")),
@@ -66,7 +70,7 @@ pub(crate) fn decode(stream: Box<dyn Stream>, wrapper: Wrapper, limits: Limits) 
 }
 
 /// What a codec says, as an error of the pipeline.
-fn refused(error: importer_codec::Error) -> Error {
+pub(crate) fn refused(error: importer_codec::Error) -> Error {
     use importer_codec::Kind as Codec;
     let kind = match error.kind() {
         Codec::Memory | Codec::Oversized | Codec::External => Kind::Unsafe,
@@ -77,21 +81,21 @@ fn refused(error: importer_codec::Error) -> Error {
 }
 
 /// Input of a decoder: pieces, one at a time.
-struct Input {
-    stream: Peeked,
-    bytes: Bytes,
+pub(crate) struct Input {
+    stream: Box<dyn Stream>,
+    pub(crate) bytes: Bytes,
     /// Zeros of a hole still to be given.
     hole: u64,
-    end: bool,
+    pub(crate) end: bool,
 }
 
 impl Input {
-    fn new(stream: Peeked) -> Self {
+    pub(crate) fn new(stream: Box<dyn Stream>) -> Self {
         Self { stream, bytes: Bytes::new(), hole: 0, end: false }
     }
 
     /// Brings more when there is none. Says nothing about the end unless it is reached.
-    fn fill(&mut self) -> Result<()> {
+    pub(crate) fn fill(&mut self) -> Result<()> {
         static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
         while self.bytes.is_empty() && !self.end {
             if self.hole > 0 {

@@ -32,6 +32,7 @@ fn help_has_every_option_of_the_contract() {
     // Of the source, which both have.
     let source = [
         "--disk",
+        "--platform",
         "--ca",
         "--insecure",
         "--header",

@@ -3,6 +3,7 @@
 
 mod block;
 mod checksums;
+mod container;
 mod copy;
 mod encodings;
 mod exit_codes;

@@ -1,13 +1,16 @@
 //! Where an image comes from.
 
+pub mod container;
 mod file;
 mod http;
 pub mod object_store;
+mod part;
 mod pipe;
 mod stdin;
 
 use std::ops::Range;
 
+pub use container::ContainerSource;
 pub use dvcr_transport::{Config as HttpConfig, Proxies, Retry};
 pub use file::FileSource;
 pub use http::HttpSource;
@@ -65,6 +68,11 @@ pub trait Source: Send {
     /// What proves, in a later process too, that the source is still the same: equal texts of the same name are of the
     /// same bytes. `None` where nothing does. For HTTP this is known after `open`.
     fn identity(&self) -> Option<String> {
+        None
+    }
+
+    /// What its content is known by where it comes from: the digest of an image's manifest.
+    fn digest(&self) -> Option<String> {
         None
     }
 

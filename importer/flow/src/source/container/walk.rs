@@ -1,0 +1,170 @@
+//! The layers of an image, one behind the other.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use importer_codec::tar::Event;
+use importer_codec::{Limits, Wrapper, wrapper};
+
+use super::entries::Entries;
+use super::survey::{Place, Survey};
+use super::verified::Verified;
+use super::{Image, Reading};
+use crate::peek::peek;
+use crate::{Error, Kind, Piece, Result, Source};
+
+/// Reads layers, from the one on top down, and gives the bytes of one file of them.
+pub(super) struct Walk {
+    image: Arc<Image>,
+    find: Find,
+    reading: Reading,
+    /// The layers below this one are still to come.
+    below: usize,
+    at: Option<(usize, Entries)>,
+    /// Whether what comes belongs to the file.
+    taking: bool,
+    ended: Option<Option<Place>>,
+}
+
+/// Which file is wanted.
+pub(super) enum Find {
+    /// The only one that can be the disk.
+    Only(Box<Survey>),
+    /// The one that is there.
+    At(Place),
+}
+
+/// What comes next.
+pub(super) enum Step {
+    /// The file begins.
+    Disk(Place),
+    /// The next part of it.
+    Data(Piece),
+    /// The only layer is no archive.
+    NoArchive(usize),
+    /// All layers were read. The file is there, which is not where one has begun if a link leads elsewhere.
+    End(Option<Place>),
+}
+
+impl Walk {
+    pub(super) fn new(image: Arc<Image>, find: Find, reading: Reading) -> Self {
+        let below = match &find {
+            Find::Only(_) => image.manifest.layers.len(),
+            Find::At(place) => place.layer + 1,
+        };
+        Self { image, find, reading, below, at: None, taking: false, ended: None }
+    }
+
+    pub(super) fn next(&mut self) -> Result<Step> {
+        loop {
+            if let Some(place) = self.ended {
+                return Ok(Step::End(place));
+            }
+            let Some((layer, entries)) = &mut self.at else {
+                match self.open()? {
+                    Some(step) => return Ok(step),
+                    None => continue,
+                }
+            };
+            let layer = *layer;
+            let event = entries.next().map_err(|error| in_layer(error, &self.image, layer))?;
+            match event {
+                (Event::Entry(entry), number) => {
+                    let place = Place { layer, entry: number, size: entry.size };
+                    self.taking = match &mut self.find {
+                        Find::Only(survey) => survey.entry(&entry, place)?,
+                        Find::At(wanted) => *wanted == place,
+                    };
+                    if self.taking {
+                        return Ok(Step::Disk(place));
+                    }
+                    entries.pass_over()?;
+                }
+                (Event::Data(bytes), _) if self.taking => return Ok(Step::Data(Piece::Bytes(bytes))),
+                (Event::Hole(len), _) if self.taking => return Ok(Step::Data(Piece::Hole(len))),
+                (Event::Data(_) | Event::Hole(_), _) => {}
+                (Event::End, _) => {
+                    self.taking = false;
+                    self.at = None;
+                    if let Find::Only(survey) = &mut self.find {
+                        survey.end_layer();
+                    }
+                }
+            }
+        }
+    }
+
+    /// The layer in which the file has just begun, and where it lies in it, if it can be read at any offset.
+    pub(super) fn part(&mut self) -> Option<(Box<dyn Source>, Range<u64>)> {
+        // Otherwise the walk goes on.
+        self.at.as_ref().filter(|(_, entries)| entries.has_part())?;
+        self.at.take()?.1.into_part()
+    }
+
+    /// Opens the next layer. Gives the end when there are no more.
+    fn open(&mut self) -> Result<Option<Step>> {
+        let last = match &self.find {
+            Find::Only(_) => 0,
+            Find::At(place) => place.layer,
+        };
+        if self.below <= last {
+            let place = match &self.find {
+                Find::Only(survey) => Some(survey.conclude()?),
+                Find::At(_) => None,
+            };
+            self.ended = Some(place);
+            return Ok(None);
+        }
+        self.below -= 1;
+        let layer = self.below;
+        match self.entries(layer).map_err(|error| in_layer(error, &self.image, layer))? {
+            Some(entries) => self.at = Some((layer, entries)),
+            None if self.image.manifest.layers.len() == 1 => return Ok(Some(Step::NoArchive(layer))),
+            None => {
+                let error = Error::new(Kind::NotUsable, "it is no archive, which a layer has to be");
+                return Err(in_layer(error, &self.image, layer));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The entries of a layer, whatever its label says; `None` when it is no archive.
+    fn entries(&self, layer: usize) -> Result<Option<Entries>> {
+        let missing = || Error::new(Kind::Ours, "there is no such layer");
+        let descriptor = self.image.manifest.layers.get(layer).ok_or_else(missing)?;
+        let mut source = self.image.blobs.blob(descriptor)?;
+        let mut stream = source.open()?;
+        if self.reading == Reading::Verified {
+            stream = Box::new(Verified::new(stream, descriptor, &self.image.name)?);
+        }
+        let (head, peeked) = peek(stream, wrapper::HEAD)?;
+        match wrapper::detect(&head).unwrap_or_default() {
+            Some(Wrapper::Tar) if self.reading == Reading::Partial && source.ranges() => {
+                drop(peeked);
+                Ok(Some(Entries::ranged(source)))
+            }
+            Some(Wrapper::Tar) => Ok(Some(Entries::streamed(Box::new(peeked)))),
+            None if is_empty(&head) => Ok(Some(Entries::streamed(Box::new(peeked)))),
+            None => Ok(None),
+            Some(packed) => {
+                let stream = crate::unwrap::decode(Box::new(peeked), packed, Limits::default())?;
+                let (head, peeked) = peek(stream, wrapper::HEAD)?;
+                let archive = is_empty(&head) || wrapper::detect(&head).unwrap_or_default() == Some(Wrapper::Tar);
+                Ok(archive.then(|| Entries::streamed(Box::new(peeked))))
+            }
+        }
+    }
+}
+
+/// Whether an archive that begins so has nothing in it: as builders write a layer that changes nothing.
+fn is_empty(head: &[u8]) -> bool {
+    head.iter().all(|&byte| byte == 0)
+}
+
+/// The same, of this layer; what names itself stays as it is.
+fn in_layer(error: Error, image: &Image, layer: usize) -> Error {
+    match (error.kind(), image.manifest.layers.get(layer)) {
+        (Kind::NotUsable | Kind::Unsafe, Some(descriptor)) => error.within(format_args!("layer {}", descriptor.digest)),
+        _ => error,
+    }
+}
