@@ -11,6 +11,7 @@ pub mod checksum;
 mod error;
 mod image;
 mod import;
+pub mod layer;
 mod peek;
 mod pool;
 mod progress;

@@ -3,6 +3,9 @@
 //! Ops of a plan are gathered into jobs of about a megabyte and carried out by a few threads, in any order. The bytes
 //! waiting in the queue are bounded ([`Pool::new`]); a submitter waits until there is room. The first error stops
 //! everything and is given to the submitter.
+//!
+//! Jobs begin in the order in which their ops were submitted. For a sink that wants the disk in order no job begins
+//! that would end more than its window behind the beginning of the slowest.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -12,6 +15,7 @@ use importer_codec::Bin;
 use importer_disk::plan::Op;
 
 use crate::sink::Sink;
+use crate::sink::ordered::WINDOW;
 use crate::slab::PAGE;
 use crate::unpack::{BUFFER, Unpacker};
 use crate::{Error, Kind, Result};
@@ -24,11 +28,15 @@ pub(crate) struct Pool {
     batch: Vec<Op>,
     weight: u64,
     made: u64,
+    /// How many bytes of the disk all jobs before it make.
+    before: u64,
     budget: u64,
 }
 
 struct Shared {
     sink: Box<dyn Sink>,
+    /// How far the threads may be apart, in bytes of the disk that a job makes.
+    apart: Option<u64>,
     state: Mutex<State>,
     /// A job was queued, or the end was reached.
     work: Condvar,
@@ -38,7 +46,9 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    jobs: VecDeque<(Vec<Op>, u64)>,
+    jobs: VecDeque<Job>,
+    /// Where the jobs in hand begin.
+    begun: Vec<u64>,
     /// Bytes in the queue and in hand.
     in_flight: u64,
     closed: bool,
@@ -46,7 +56,29 @@ struct State {
     failed: bool,
 }
 
+/// Some ops that one thread carries out.
+struct Job {
+    ops: Vec<Op>,
+    weight: u64,
+    /// How many bytes the jobs before it make, and how many with its own.
+    from: u64,
+    until: u64,
+}
+
 impl State {
+    /// The next job, unless it has to wait for a slower one, `apart` bytes of which would then be between them.
+    fn begin(&mut self, apart: Option<u64>) -> Option<Job> {
+        let slowest = self.begun.iter().min().filter(|_| !self.failed);
+        if let (Some(apart), Some(slowest), Some(next)) = (apart, slowest, self.jobs.front())
+            && next.until - slowest > apart
+        {
+            return None;
+        }
+        let job = self.jobs.pop_front()?;
+        self.begun.push(job.from);
+        Some(job)
+    }
+
     /// Why a thread failed, if one did.
     fn outcome(&mut self) -> Result<()> {
         if self.failed {
@@ -66,8 +98,8 @@ impl Shared {
 impl Pool {
     /// Starts `threads` threads. At most `budget` bytes of ops wait or are in work; their buffers go to `bin`.
     pub(crate) fn new(sink: Box<dyn Sink>, threads: usize, budget: u64, bin: Bin) -> Result<Self> {
-        let shared = Arc::new(Shared { sink, state: Mutex::default(), work: Condvar::new(), room: Condvar::new() });
-        let mut pool = Self { shared, threads: Vec::new(), batch: Vec::new(), weight: 0, made: 0, budget };
+        let shared = Arc::new(Shared::new(sink));
+        let mut pool = Self { shared, threads: Vec::new(), batch: Vec::new(), weight: 0, made: 0, before: 0, budget };
         for number in 0..threads.max(1) {
             let shared = Arc::clone(&pool.shared);
             let bin = bin.clone();
@@ -126,14 +158,15 @@ impl Pool {
         if self.batch.is_empty() {
             return Ok(());
         }
-        self.made = 0;
-        let job = (std::mem::take(&mut self.batch), std::mem::take(&mut self.weight));
+        let (ops, weight, from) = (std::mem::take(&mut self.batch), std::mem::take(&mut self.weight), self.before);
+        self.before += std::mem::take(&mut self.made);
+        let job = Job { ops, weight, from, until: self.before };
         let mut state = self.shared.state();
-        while !state.failed && state.in_flight > 0 && state.in_flight + job.1 > self.budget {
+        while !state.failed && state.in_flight > 0 && state.in_flight + weight > self.budget {
             state = self.shared.room.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         state.outcome()?;
-        state.in_flight += job.1;
+        state.in_flight += weight;
         state.jobs.push_back(job);
         drop(state);
         self.shared.work.notify_one();
@@ -156,7 +189,8 @@ impl Pool {
         self.stop();
         flushed?;
         self.shared.state().outcome()?;
-        let shared = std::mem::replace(&mut self.shared, Arc::new(Shared::empty()));
+        let shared =
+            std::mem::replace(&mut self.shared, Arc::new(Shared::new(Box::new(crate::sink::NullSink::default()))));
         match Arc::try_unwrap(shared) {
             Ok(shared) => Ok(shared.sink),
             Err(_) => Err(Error::new(Kind::Ours, "a writer is still at work")),
@@ -175,9 +209,9 @@ impl Pool {
 }
 
 impl Shared {
-    fn empty() -> Self {
-        let sink = Box::new(crate::sink::NullSink::default());
-        Self { sink, state: Mutex::default(), work: Condvar::new(), room: Condvar::new() }
+    fn new(sink: Box<dyn Sink>) -> Self {
+        let apart = sink.ordered().then_some(WINDOW as u64);
+        Self { sink, apart, state: Mutex::default(), work: Condvar::new(), room: Condvar::new() }
     }
 }
 
@@ -194,19 +228,19 @@ fn run(shared: &Shared, bin: Bin) {
     let mut unpacker = Unpacker::new(bin);
     loop {
         let mut state = shared.state();
-        let (job, weight) = loop {
-            if let Some(job) = state.jobs.pop_front() {
+        let job = loop {
+            if let Some(job) = state.begin(shared.apart) {
                 break job;
             }
-            if state.closed {
+            if state.closed && state.jobs.is_empty() {
                 return;
             }
             state = shared.work.wait(state).unwrap_or_else(PoisonError::into_inner);
         };
         let failed = state.failed;
         drop(state);
-        let guard = Departure { shared, weight };
-        if !failed && let Err(error) = unpacker.carry_out(job, &*shared.sink) {
+        let guard = Departure { shared, weight: job.weight, from: job.from };
+        if !failed && let Err(error) = unpacker.carry_out(job.ops, &*shared.sink) {
             let mut state = shared.state();
             state.failed = true;
             state.error.get_or_insert(error);
@@ -219,6 +253,7 @@ fn run(shared: &Shared, bin: Bin) {
 struct Departure<'a> {
     shared: &'a Shared,
     weight: u64,
+    from: u64,
 }
 
 impl Drop for Departure<'_> {
@@ -226,8 +261,15 @@ impl Drop for Departure<'_> {
         let mut state = self.shared.state();
         state.in_flight -= self.weight;
         state.failed |= std::thread::panicking();
+        if let Some(place) = state.begun.iter().position(|from| *from == self.from) {
+            state.begun.swap_remove(place);
+        }
         drop(state);
         self.shared.room.notify_one();
+        if self.shared.apart.is_some() {
+            // Others may have waited for this job.
+            self.shared.work.notify_all();
+        }
     }
 }
 

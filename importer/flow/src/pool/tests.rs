@@ -1,5 +1,5 @@
 use std::ops::Range;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 
 use bytes::Bytes;
 use importer_codec::Bin;
@@ -8,6 +8,7 @@ use importer_disk::plan::Op;
 use proptest::prelude::*;
 
 use super::Pool;
+use crate::sink::ordered::WINDOW;
 use crate::sink::{Claim, Written};
 use crate::slab::PAGE;
 use crate::unpack::BUFFER;
@@ -136,5 +137,66 @@ proptest! {
         let total: usize = seen.writes.iter().map(ExactSizeIterator::len).sum();
         prop_assert!(seen.disk == expect);
         prop_assert_eq!(total, runs.iter().flat_map(|(_, pieces)| pieces).sum::<usize>());
+    }
+}
+
+/// The first job waits until others are as far ahead as they may be, and a little longer.
+struct Slow {
+    written: Mutex<(u64, u64)>,
+    progress: Condvar,
+}
+
+impl Sink for Arc<Slow> {
+    fn prepare(&self, _size: Option<u64>) -> Result<()> {
+        Ok(())
+    }
+
+    fn write(&self, at: u64, bytes: &[u8]) -> Result<()> {
+        let mut written = self.written.lock().unwrap();
+        if at == 0 {
+            written = self.progress.wait_while(written, |written| written.0 < 7 << 20).unwrap();
+            drop(written);
+            (0..1000).for_each(|_| std::thread::yield_now());
+            written = self.written.lock().unwrap();
+            assert!(written.1 <= WINDOW as u64, "{} bytes ahead of the first", written.1);
+        }
+        written.0 += bytes.len() as u64;
+        written.1 = written.1.max(at + bytes.len() as u64);
+        drop(written);
+        self.progress.notify_all();
+        Ok(())
+    }
+
+    fn ordered(&self) -> bool {
+        true
+    }
+
+    fn zero(&self, _at: u64, _len: u64) -> Result<()> {
+        Ok(())
+    }
+
+    fn finish(self: Box<Self>, size: u64) -> Result<Written> {
+        Ok(Written { data: self.written.lock().unwrap().0, size })
+    }
+
+    fn name(&self) -> String {
+        "slow".to_owned()
+    }
+
+    fn claim(&self) -> Claim {
+        Claim::default()
+    }
+}
+
+#[test]
+fn nobody_is_further_ahead_of_the_slowest_than_an_ordered_sink_bears() {
+    let size = 64 << 20;
+    for threads in [2, 3, 8] {
+        let slow = Arc::new(Slow { written: Mutex::default(), progress: Condvar::new() });
+        let mut pool = Pool::new(Box::new(slow), threads, 4 << 20, Bin::default()).unwrap();
+        let part = Bytes::from(vec![1; 1 << 20]);
+        let ops = |at: u64| Op::Write { guest: GuestOffset(at << 20), bytes: part.clone() };
+        pool.submit(&mut (0..size >> 20).map(ops).collect()).unwrap();
+        assert_eq!(pool.finish().unwrap().finish(size).unwrap().data, size);
     }
 }

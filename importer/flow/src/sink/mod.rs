@@ -6,6 +6,7 @@ mod continuation;
 mod fault;
 mod file;
 mod null;
+pub(crate) mod ordered;
 mod sample;
 mod stored;
 mod writeback;
@@ -20,6 +21,7 @@ pub use block::BlockSink;
 pub use claim::{Claim, Left};
 pub use file::FileSink;
 pub use null::NullSink;
+pub use ordered::{InOrder, OrderedSink};
 
 use crate::{Error, Kind, Result};
 
