@@ -43,6 +43,8 @@ pub enum Kind {
     BadRequest,
     /// There is nothing at this address.
     NotFound,
+    /// It is not what the request takes it for.
+    Changed,
     /// More bytes than allowed.
     TooLarge,
     /// The client sent nothing for too long.
@@ -80,6 +82,7 @@ impl Kind {
             | Self::NotFound => 404,
             Self::Unsupported => 405,
             Self::Stalled => 408,
+            Self::Changed => 412,
             Self::TooLarge => 413,
             Self::RangeInvalid => 416,
             Self::TooManyRequests => 429,
@@ -107,6 +110,7 @@ impl Kind {
             // Registries with a quota say DENIED when it is used up.
             Self::Denied | Self::Full => "DENIED",
             Self::Unsupported
+            | Self::Changed
             | Self::BadRequest
             | Self::NotFound
             | Self::Damaged

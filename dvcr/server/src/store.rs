@@ -38,7 +38,7 @@ mod space;
 mod upload;
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 pub use blob::Blob;
 pub use manifest::Stored;
@@ -60,6 +60,8 @@ struct Inner {
     layout: Layout,
     gate: Gate,
     space: Space,
+    /// Held while a tag is set.
+    tags: Mutex<()>,
 }
 
 impl Store {
@@ -113,7 +115,7 @@ impl Store {
         }
         let gate = Gate::new(&layout.locks()).map_err(|error| Error::io(layout.locks().display(), &error))?;
         let space = Space::new(&layout, limits);
-        Ok(Self { inner: Arc::new(Inner { layout, gate, space }) })
+        Ok(Self { inner: Arc::new(Inner { layout, gate, space, tags: Mutex::new(()) }) })
     }
 
     /// The folder it is in.

@@ -24,6 +24,15 @@ pub(super) fn is_other(headers: &HeaderMap, digest: &Digest) -> bool {
     headers.contains_key(IF_MATCH) && !names(headers, &IF_MATCH, digest)
 }
 
+/// Whether a tag that stands for `before` may be set: `If-None-Match: *` is for those who make it, `If-Match` for those
+/// who know what it was.
+pub(super) fn may_set(headers: &HeaderMap, before: Option<&Digest>) -> bool {
+    match before {
+        Some(before) => !is_known(headers, before) && !is_other(headers, before),
+        None => !headers.contains_key(IF_MATCH),
+    }
+}
+
 /// Whether a list of validators has this one.
 fn names(headers: &HeaderMap, name: &HeaderName, digest: &Digest) -> bool {
     let tag = digest.to_string();

@@ -1,12 +1,13 @@
 //! Pulling, pushing and deleting manifests and tags.
 
-use dvcr_oci::{MAX_DOCUMENT, Name};
+use dvcr_oci::{Digest, MAX_DOCUMENT, Name};
 use http_body_util::BodyExt;
 use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderName};
 use hyper::{Method, StatusCode};
 
 use super::answer::{Answer, document, empty, identify, locate, set};
 use super::blobs::unwanted;
+use super::conditions::may_set;
 use super::route::Reference;
 use super::{Api, Call, blocking};
 use crate::error::{Error, Kind, Result};
@@ -55,7 +56,8 @@ impl Api {
                 Reference::Tag(tag) => (Some(tag), None),
                 Reference::Digest(digest) => (None, Some(digest)),
             };
-            store.put_manifest(&repository, &bytes, content_type.as_deref(), wanted, tag)
+            let may = |before: Option<&Digest>| may_set(&head.headers, before);
+            store.put_manifest(&repository, &bytes, content_type.as_deref(), wanted, tag, &may)
         })
         .await?;
         let mut answer = empty(StatusCode::CREATED);

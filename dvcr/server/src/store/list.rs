@@ -11,7 +11,7 @@ use super::link::absent;
 use crate::error::{Error, Kind, Result};
 
 impl Store {
-    /// The tags of a repository in the order of their bytes, at most `most` of those behind `after`, and whether there
+    /// The tags of a repository in the order of their letters, whatever their case, at most `most` of those behind `after`, and whether there
     /// are more. Reads all names of the folder.
     ///
     /// # Errors
@@ -22,7 +22,9 @@ impl Store {
         if tags.is_empty() && !self.exists(name) {
             return Err(Error::new(Kind::NameUnknown, format!("there is no repository {name}")));
         }
-        tags.retain(|tag| after.is_none_or(|after| tag.as_str() > after));
+        let after = after.map(order);
+        tags.retain(|tag| after.as_ref().is_none_or(|after| order(tag.as_str()) > *after));
+        tags.sort_by_cached_key(|tag| order(tag.as_str()));
         Ok(page(tags, most))
     }
 
@@ -36,6 +38,7 @@ impl Store {
         let folder = self.layout().repositories();
         walk(&folder, &mut String::new(), &mut found).map_err(|error| Error::io(folder.display(), &error))?;
         found.retain(|name| after.is_none_or(|after| name.as_str() > after));
+        found.sort_unstable();
         Ok(page(found, most))
     }
 
@@ -69,8 +72,14 @@ pub(super) fn names<T: std::str::FromStr>(folder: &Path) -> io::Result<Vec<T>> {
     Ok(found)
 }
 
-fn page<T: Ord>(mut all: Vec<T>, most: usize) -> (Vec<T>, bool) {
-    all.sort_unstable();
+/// //# distribution-spec: "the tags MUST be in lexical order (i.e. case-insensitive alphanumeric order)"
+///
+/// Tags that differ in case only have an order too, so that a list can be told in parts.
+fn order(tag: &str) -> (String, String) {
+    (tag.to_ascii_lowercase(), tag.to_owned())
+}
+
+fn page<T>(mut all: Vec<T>, most: usize) -> (Vec<T>, bool) {
     let more = all.len() > most;
     all.truncate(most);
     (all, more)

@@ -26,9 +26,11 @@ pub struct Stored {
 }
 
 impl Store {
-    /// Keeps a manifest under its digest, and under `tag` if there is one. The tag comes last.
+    /// Keeps a manifest under its digest, and under `tag` if there is one. The tag comes last, and only if `may` says so
+    /// of what it stood for.
     ///
     /// # Errors
+    /// `Changed` when the tag may not be set;
     /// `ManifestInvalid` when it is none, `ManifestBlobUnknown` when it names what the repository does not have,
     /// `SizeInvalid` when that has another length, `DigestInvalid` when it is not what `wanted` says.
     pub fn put_manifest(
@@ -38,6 +40,7 @@ impl Store {
         content_type: Option<&str>,
         wanted: Option<&Digest>,
         tag: Option<&Tag>,
+        may: &dyn Fn(Option<&Digest>) -> bool,
     ) -> Result<(Digest, Manifest)> {
         let digest = Digest::by(wanted.map_or(Algorithm::default(), Digest::algorithm), bytes);
         if let Some(wanted) = wanted.filter(|wanted| **wanted != digest) {
@@ -52,6 +55,13 @@ impl Store {
         let tagged = tag.map(|_| Draft::new(&layout.tmp(), digest.to_string().as_bytes())).transpose()?;
 
         let _inside = self.adding()?;
+        // Nobody else sets a tag between the look and the change.
+        let _turn = tag.map(|_| self.inner.tags.lock());
+        let before = tag.map(|tag| self.tagged(name, tag)).transpose()?.flatten();
+        if tag.is_some() && !may(before.as_ref()) {
+            let message = format!("{name} has another manifest under this tag than the request wants");
+            return Err(Error::new(Kind::Changed, message));
+        }
         let mut closure = Closure::new(self, name);
         closure.claim(&manifest, 0)?;
         let failed = |error: io::Error| Error::io(format_args!("manifest {digest}"), &error);
@@ -69,7 +79,6 @@ impl Store {
         closure.claim_referrers(&digest, 0)?;
         Link::set(&path, if claimed { State::Claimed } else { State::Pending }).map_err(failed)?;
         if let (Some(tag), Some(tagged)) = (tag, tagged) {
-            let before = self.tagged(name, tag)?;
             tagged.place(&layout.tag(name, tag))?;
             self.release(name, before.filter(|before| *before != digest).as_ref())?;
         }
@@ -340,10 +349,8 @@ pub(super) fn parts(manifest: &Manifest) -> Vec<(&Descriptor, Part)> {
 }
 
 fn read(bytes: &[u8], content_type: Option<&str>) -> Result<Manifest> {
-    let manifest = Manifest::parse(bytes, content_type).map_err(|error| match error.kind() {
-        dvcr_oci::Kind::TooLarge => Error::new(Kind::TooLarge, error.to_string()),
-        _ => Error::new(Kind::ManifestInvalid, error.to_string()),
-    })?;
+    let manifest =
+        Manifest::parse(bytes, content_type).map_err(|error| Error::new(Kind::ManifestInvalid, error.to_string()))?;
     if let Some(claimed) = content_type.map(media::essence)
         && (media::is_manifest(&claimed) || media::is_index(&claimed))
         && claimed != manifest.media_type()
