@@ -3,7 +3,7 @@
 //! ```text
 //! VERSION                                   which layout this is
 //! blobs/sha256/ab/abcd…                     every content once, manifests too, named by its digest, read-only
-//! repositories/NAME/_blobs/sha256:abcd…     NAME has this blob: an empty file
+//! repositories/NAME/_blobs/sha256:abcd…     NAME has this blob: a file of nothing, as long as pushes wait
 //! repositories/NAME/_manifests/sha256:ef…   NAME has this manifest: its media type
 //! repositories/NAME/_tags/TAG               the digest of a manifest
 //! repositories/NAME/_referrers/sha256:ef…/sha256:01…   the second names the first as its subject
@@ -19,8 +19,7 @@
 //! complete. Removal goes the other way round.
 //!
 //! **Links say who may have what, and what is in use.** The time of a link is when it was last pushed, mounted, asked for
-//! or let go. A link that may be written (mode 0644) belongs to a push that has not brought its manifest yet; the manifest
-//! makes it read-only. [`gc`] explains what follows from that.
+//! or let go; its mode and its length say who relies on it. [`gc`] explains what follows from that.
 //!
 //! All functions block; the server calls them on threads of their own.
 
@@ -166,3 +165,6 @@ impl Store {
 }
 
 const VERSION: &str = "dvcr store 1\n";
+
+#[cfg(test)]
+mod tests;

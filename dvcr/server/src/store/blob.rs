@@ -9,7 +9,7 @@ use dvcr_oci::{Digest, Name};
 use rustix::fs::{FlockOperation, flock};
 
 use super::Store;
-use super::link::{Link, State, absent, touch};
+use super::link::{Link, absent, touch};
 use crate::error::{Error, Kind, Result};
 
 /// A blob, open. It can be read to its end whatever happens to its name meanwhile.
@@ -53,7 +53,7 @@ impl Store {
     /// `BlobUnknown` when the repository does not have it.
     pub fn blob_size(&self, name: &Name, digest: &Digest) -> Result<u64> {
         let path = self.layout().blob_link(name, digest);
-        let used = self.use_link(&path, State::Asked).and_then(|there| match there {
+        let used = self.use_link(&path, true).and_then(|there| match there {
             true => fs::metadata(self.layout().content(digest)).map(|content| Some(content.len())),
             false => Ok(None),
         });
@@ -65,22 +65,21 @@ impl Store {
         }
     }
 
-    /// Says that a link is in use now: whether it is there. One that a manifest has claimed becomes what `then` says.
-    pub(super) fn use_link(&self, path: &Path, then: State) -> io::Result<bool> {
-        let wanted = |link: &Link| if link.state == State::Pending { State::Pending } else { then };
+    /// Says that a link is in use now: whether it is there. With `asked`, for who may leave it out of a push.
+    pub(super) fn use_link(&self, path: &Path, asked: bool) -> io::Result<bool> {
         match Link::read(path)? {
             None => return Ok(false),
-            Some(link) if link.state == wanted(&link) && link.age(SystemTime::now()) < FRESH => return Ok(true),
+            Some(link) if (link.asked || !asked) && link.age(SystemTime::now()) < FRESH => return Ok(true),
             Some(_) => {}
         }
         let _inside = self.gate().add()?;
-        match Link::read(path)? {
-            None => return Ok(false),
-            Some(link) => Link::set(path, wanted(&link)),
+        let used = if asked { Link::ask(path) } else { touch(path) };
+        match used {
+            Err(error) if absent(&error) => Ok(false),
+            // A store that can't be written can still be read, and nothing is removed from it either.
+            Err(error) if error.kind() != io::ErrorKind::ReadOnlyFilesystem => Err(error),
+            _ => Ok(true),
         }
-        // A store that can't be written can still be read, and nothing is removed from it either.
-        .or_else(|error| if error.kind() == io::ErrorKind::ReadOnlyFilesystem { Ok(()) } else { Err(error) })?;
-        Ok(true)
     }
 
     /// Whether a repository has a blob, without any other effect.
@@ -109,7 +108,7 @@ impl Store {
     /// Links a content that is there. The caller is inside the gate.
     pub(super) fn link(&self, name: &Name, digest: &Digest) -> io::Result<()> {
         touch(&self.layout().content(digest))?;
-        Link::make(&self.layout().blob_link(name, digest))
+        Link::push(&self.layout().blob_link(name, digest))
     }
 
     /// Takes a blob from a repository. Its content goes with the next garbage collection, if nobody else has it.

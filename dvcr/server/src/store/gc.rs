@@ -4,19 +4,20 @@
 //! on has brought; manifests that lost their last tag, or were pulled, less than the grace ago. Everything else goes,
 //! blobs of manifests that were deleted by their digest at once.
 //!
-//! **Pushes.** A link is writable until a manifest claims it. Such a link stays for [`LEASE`], anew with each request that
-//! asks for it, and as long as its repository has an upload that has not expired. A blob that a manifest has claimed, and
-//! which somebody has asked for since, stays for the grace: a client that was told that a blob is there leaves it out.
+//! **Pushes.** A link counts the pushes that wait for their manifest. As long as there is one, it stays for [`LEASE`], anew
+//! with each request that touches it, and as long as its repository has an upload that has not expired. What somebody has
+//! asked for stays for [`ASKED`]: a client that was told that a blob is there leaves it out. None of that depends on the
+//! grace.
 //!
 //! **Pulls.** Who reads a blob has it open and locked for sharing: the file stays readable without a name, and a repository
 //! of which something is being read is not touched at all.
 //!
-//! **How it is safe without stopping anybody.** It looks first, without a lock, and writes down what it saw of everything
-//! it wants to remove. Whoever adds something (a push, a mount, a tag, a question whether a blob is there) touches all
-//! links it relies on, inside the [gate](super::gate). Then it removes in small batches inside the gate, and only what
-//! still looks as it was written down: what was touched since is in use again and stays. That works in this process and in
-//! another, and does not depend on a clock that is right. One thing goes before what it links to: tags, manifests, blobs,
-//! contents, each made durable before the next.
+//! **How it is safe without stopping anybody.** It looks first, without a lock, and writes down what it saw of everything.
+//! Whoever adds something (a push, a mount, a tag, a question whether a blob is there) touches all links it relies on,
+//! inside the [gate](super::gate). When all who were inside have left, it finds out what is needed. Then it removes the
+//! rest in small batches inside the gate, and only what still looks as it was written down: what was touched since is in
+//! use again and stays. That works in this process and in another, and does not depend on a clock that is right. One thing
+//! goes before what it links to: tags, manifests, blobs, contents, each made durable before the next.
 //!
 //! Costs: reads all names and all manifests; about 100 bytes of memory for each link and each content.
 
@@ -102,12 +103,21 @@ impl Store {
         let mut outcome = Outcome::default();
         self.clear_tmp()?;
         let pushed = self.expire(options, &mut outcome)?;
-        // The contents before the links: a link that is made later touches its content.
+        // What looks the same in the end was not touched since. The contents before the links, because a link that is made
+        // later touches its content.
         let contents = self.contents()?;
+        let mut seen = BTreeMap::new();
+        for name in self.repositories(None, usize::MAX)?.0 {
+            let links = self.look(&name)?;
+            seen.insert(name, links);
+        }
+        // Whoever had touched something before it was looked at, and not yet linked what needs it, has done so now.
+        drop(self.removing()?);
         let mut marks = BTreeMap::new();
         for name in self.repositories(None, usize::MAX)?.0 {
             outcome.repositories += 1;
-            match self.mark(&name, options, pushed.contains(&name)) {
+            let seen = seen.remove(&name).unwrap_or_default();
+            match self.mark(&name, seen, options, pushed.contains(&name)) {
                 Ok(mark) => {
                     outcome.young += mark.young;
                     marks.insert(name, mark);
@@ -236,5 +246,10 @@ impl Store {
     }
 }
 
-/// How long a push may take between two requests that concern the same blob.
+/// How long a push may take between a blob and its manifest, while nothing is uploaded to the repository.
 pub const LEASE: Duration = Duration::from_secs(3600);
+/// How long a client may take between the question whether a blob is there and the manifest that relies on it.
+pub const ASKED: Duration = Duration::from_secs(600);
+
+#[cfg(test)]
+mod tests;

@@ -1,4 +1,4 @@
-//! A link: that a repository has something, since when, and whether a manifest has claimed it.
+//! A link: that a repository has something, since when, and who relies on it.
 
 use std::fs::{self, File};
 use std::io;
@@ -6,7 +6,7 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_OMIT, utimensat};
+use rustix::fs::{AtFlags, CWD, FlockOperation, Timespec, Timestamps, UTIME_OMIT, flock, utimensat};
 
 use super::durable;
 
@@ -15,64 +15,75 @@ use super::durable;
 pub(super) struct Link {
     /// When it was last touched.
     pub(super) touched: SystemTime,
-    /// Who relies on it.
-    pub(super) state: State,
-}
-
-/// Who relies on a link. Kept in its mode.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
-    /// A push that has not brought its manifest yet (0644).
-    Pending,
-    /// A manifest (0444).
-    Claimed,
-    /// A manifest, and perhaps whoever has asked for it since (0464).
-    Asked,
-}
-
-impl State {
-    fn mode(self) -> u32 {
-        match self {
-            Self::Pending => 0o644,
-            Self::Claimed => 0o444,
-            Self::Asked => 0o464,
-        }
-    }
+    /// Whether a push waits that has not brought its manifest yet: its owner may write it.
+    pub(super) pending: bool,
+    /// Whether somebody has asked for it, who may leave it out of a push: its group may write it.
+    pub(super) asked: bool,
 }
 
 impl Link {
     /// Reads a link; `None` when there is none.
     pub(super) fn read(path: &Path) -> io::Result<Option<Self>> {
         match fs::symlink_metadata(path) {
-            Ok(meta) => {
-                let mode = meta.permissions().mode();
-                let state = match (mode & 0o200 != 0, mode & 0o020 != 0) {
-                    (true, _) => State::Pending,
-                    (false, true) => State::Asked,
-                    (false, false) => State::Claimed,
-                };
-                Ok(Some(Self { touched: meta.modified()?, state }))
-            }
+            Ok(meta) => Ok(Some(Self::of(&meta)?)),
             Err(error) if absent(&error) => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    /// Makes an empty link of a push, or touches the one that is there. Durable when it returns.
-    pub(super) fn make(path: &Path) -> io::Result<()> {
-        let folder = path.parent().unwrap_or(path);
-        durable::folders(folder)?;
-        match File::options().write(true).create_new(true).mode(State::Pending.mode()).open(path) {
-            Ok(_) => durable::sync(folder),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Self::set(path, State::Pending),
-            Err(error) => Err(error),
-        }
+    fn of(meta: &fs::Metadata) -> io::Result<Self> {
+        let mode = meta.permissions().mode();
+        Ok(Self { touched: meta.modified()?, pending: mode & PENDING != 0, asked: mode & ASKED != 0 })
     }
 
-    /// Says who relies on it from now on.
-    pub(super) fn set(path: &Path, state: State) -> io::Result<()> {
+    /// Makes an empty link, or finds the one that is there, and counts one more push that waits for its manifest. Durable
+    /// when it returns.
+    pub(super) fn push(path: &Path) -> io::Result<()> {
+        let folder = path.parent().unwrap_or(path);
+        durable::folders(folder)?;
+        match File::options().write(true).create_new(true).mode(BASE | PENDING).open(path) {
+            Ok(_) => durable::sync(folder)?,
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+        Self::count(path, |waiting, _| waiting.saturating_add(1))
+    }
+
+    /// A manifest names it. If that is new, it may be what a push has waited for, unless somebody has asked: then it may as
+    /// well be his.
+    pub(super) fn claim(path: &Path, is_new: bool) -> io::Result<()> {
+        Self::count(path, |waiting, link| if is_new && !link.asked { waiting.saturating_sub(1) } else { waiting })
+    }
+
+    /// Changes how many pushes wait. The length of the link, whose bytes are holes, says that: two that share a blob must
+    /// not count as one.
+    fn count(path: &Path, change: impl FnOnce(u64, &Self) -> u64) -> io::Result<()> {
+        let file = File::open(path)?;
+        flock(&file, FlockOperation::LockExclusive)?;
+        let meta = file.metadata()?;
+        let link = Self::of(&meta)?;
+        let waiting = change(meta.len(), &link);
+        if waiting != meta.len() {
+            file.set_permissions(fs::Permissions::from_mode(BASE | PENDING))?;
+            File::options().write(true).open(path)?.set_len(waiting)?;
+        }
         touch(path)?;
-        fs::set_permissions(path, fs::Permissions::from_mode(state.mode()))
+        Self::mark(path, waiting > 0, link.asked)
+    }
+
+    /// Somebody has asked for it.
+    pub(super) fn ask(path: &Path) -> io::Result<()> {
+        let file = File::open(path)?;
+        flock(&file, FlockOperation::LockExclusive)?;
+        let link = Self::of(&file.metadata()?)?;
+        touch(path)?;
+        Self::mark(path, link.pending, true)
+    }
+
+    /// Says who relies on it.
+    pub(super) fn mark(path: &Path, pending: bool, asked: bool) -> io::Result<()> {
+        let mode = BASE | if pending { PENDING } else { 0 } | if asked { ASKED } else { 0 };
+        fs::set_permissions(path, fs::Permissions::from_mode(mode))
     }
 
     /// How long ago it was touched. Nothing if the clock went back.
@@ -98,3 +109,7 @@ pub(super) fn touch(path: &Path) -> io::Result<()> {
 pub(super) fn absent(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
+
+const BASE: u32 = 0o444;
+const PENDING: u32 = 0o200;
+const ASKED: u32 = 0o020;

@@ -11,7 +11,7 @@ use dvcr_oci::{Algorithm, Descriptor, Digest, MAX_DOCUMENT, Manifest, Name, Tag,
 use super::Store;
 use super::blob::remove;
 use super::durable::Draft;
-use super::link::{Link, State, absent, touch};
+use super::link::{Link, absent, touch};
 use crate::error::{Error, Kind, Result};
 
 /// A manifest of a repository.
@@ -62,22 +62,22 @@ impl Store {
             let message = format!("{name} has another manifest under this tag than the request wants");
             return Err(Error::new(Kind::Changed, message));
         }
-        let mut closure = Closure::new(self, name);
-        closure.claim(&manifest, 0)?;
         let failed = |error: io::Error| Error::io(format_args!("manifest {digest}"), &error);
+        let path = layout.manifest_link(name, &digest);
+        let known = Link::read(&path).map_err(failed)?;
+        let mut closure = Closure { store: self, name, is_new: known.is_none(), seen: HashSet::new() };
+        closure.claim(&manifest, 0)?;
         fs::set_permissions(content.path(), fs::Permissions::from_mode(0o444)).map_err(failed)?;
         content.place(&layout.content(&digest))?;
         if let Some(subject) = manifest.subject() {
             let path = layout.referrers(name, &subject.digest).join(digest.to_string());
-            Link::make(&path).map_err(failed)?;
+            Link::push(&path).map_err(failed)?;
         }
-        // A manifest that somebody has named or tagged stays claimed.
-        let path = layout.manifest_link(name, &digest);
-        let claimed =
-            tag.is_some() || Link::read(&path).map_err(failed)?.is_some_and(|link| link.state != State::Pending);
+        // One that somebody has tagged or named waits for nothing more.
+        let pending = tag.is_none() && known.is_none_or(|link| link.pending);
+        Link::mark(link.path(), pending, false).map_err(failed)?;
         link.place(&path)?;
         closure.claim_referrers(&digest, 0)?;
-        Link::set(&path, if claimed { State::Claimed } else { State::Pending }).map_err(failed)?;
         if let (Some(tag), Some(tagged)) = (tag, tagged) {
             tagged.place(&layout.tag(name, tag))?;
             self.release(name, before.filter(|before| *before != digest).as_ref())?;
@@ -92,7 +92,7 @@ impl Store {
     pub fn manifest(&self, name: &Name, digest: &Digest) -> Result<Stored> {
         let path = self.layout().manifest_link(name, digest);
         let stored = || -> io::Result<Option<Stored>> {
-            if !self.use_link(&path, State::Claimed)? {
+            if !self.use_link(&path, false)? {
                 return Ok(None);
             }
             self.read_manifest(name, digest)
@@ -253,32 +253,30 @@ impl Store {
 struct Closure<'a> {
     store: &'a Store,
     name: &'a Name,
+    /// Whether the repository did not have the manifest before.
+    is_new: bool,
     seen: HashSet<Digest>,
 }
 
-impl<'a> Closure<'a> {
-    fn new(store: &'a Store, name: &'a Name) -> Self {
-        Self { store, name, seen: HashSet::new() }
-    }
-
+impl Closure<'_> {
     fn claim(&mut self, manifest: &Manifest, depth: usize) -> Result<()> {
         for (descriptor, kind) in parts(manifest) {
             if !self.seen.insert(descriptor.digest) {
                 continue;
             }
             match kind {
-                Part::Blob => self.claim_blob(descriptor)?,
+                Part::Blob => self.claim_blob(descriptor, self.is_new && depth == 0)?,
                 Part::Manifest => self.claim_manifest(descriptor, depth + 1)?,
             }
         }
         Ok(())
     }
 
-    fn claim_blob(&self, descriptor: &Descriptor) -> Result<()> {
+    fn claim_blob(&self, descriptor: &Descriptor, is_new: bool) -> Result<()> {
         let layout = self.store.layout();
         let digest = &descriptor.digest;
         let found = || -> io::Result<u64> {
-            Link::set(&layout.blob_link(self.name, digest), State::Claimed)?;
+            Link::claim(&layout.blob_link(self.name, digest), is_new)?;
             Ok(fs::metadata(layout.content(digest))?.len())
         };
         match found() {
@@ -300,7 +298,8 @@ impl<'a> Closure<'a> {
         let stored = self.store.read_manifest(self.name, digest).map_err(failed)?;
         let Some(stored) = stored else { return Err(lacking(self.name, descriptor)) };
         check_size(descriptor, stored.bytes.len() as u64)?;
-        Link::set(&self.store.layout().manifest_link(self.name, digest), State::Claimed).map_err(failed)?;
+        let link = self.store.layout().manifest_link(self.name, digest);
+        touch(&link).and_then(|()| Link::mark(&link, false, false)).map_err(failed)?;
         self.claim(&read(&stored.bytes, Some(&stored.media_type))?, depth)?;
         self.claim_referrers(digest, depth)
     }

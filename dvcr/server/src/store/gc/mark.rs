@@ -8,14 +8,21 @@ use std::time::SystemTime;
 use dvcr_oci::{Digest, Manifest, Name, Tag};
 use rustix::fs::{FlockOperation, flock};
 
-use super::{LEASE, Options};
+use super::{ASKED, LEASE, Options};
 use crate::error::{Error, Kind, Result};
 use crate::store::Store;
-use crate::store::link::{Link, State};
+use crate::store::link::Link;
 use crate::store::list::names;
 use crate::store::manifest::{Part, parts};
 
-/// What a repository does not need, as it looked when that was found.
+/// The links of a repository, as they looked at first.
+#[derive(Debug, Default)]
+pub(super) struct Links {
+    blobs: Vec<(Digest, Link)>,
+    manifests: Vec<(Digest, Link)>,
+}
+
+/// What a repository does not need, as it looked at first.
 #[derive(Debug, Default)]
 pub(super) struct Mark {
     pub(super) tags: Vec<(Tag, SystemTime)>,
@@ -35,20 +42,23 @@ impl Mark {
 }
 
 impl Store {
-    /// Looks through a repository. `pushed` says that it has an upload.
+    /// Writes down how the links of a repository look.
+    pub(super) fn look(&self, name: &Name) -> Result<Links> {
+        let layout = self.layout();
+        Ok(Links { blobs: self.links(&layout.blob_links(name))?, manifests: self.links(&layout.manifest_links(name))? })
+    }
+
+    /// Finds out what a repository needs of what was `seen` in it. `pushed` says that it has an upload.
     ///
     /// # Errors
-    /// `Damaged` when it can't be told what it needs.
-    pub(super) fn mark(&self, name: &Name, options: &Options, pushed: bool) -> Result<Mark> {
+    /// `Damaged` when it can't be told.
+    pub(super) fn mark(&self, name: &Name, seen: Links, options: &Options, pushed: bool) -> Result<Mark> {
         let layout = self.layout();
         let now = SystemTime::now();
-        let is_leased = |link: &Link| link.state == State::Pending && (pushed || link.age(now) < LEASE);
-        let is_asked = |link: &Link| link.state == State::Asked && link.age(now) < options.grace;
-        // In the order in which a push makes them, so that whatever is made meanwhile is seen or has touched what is.
-        let blobs = self.links(&layout.blob_links(name))?;
+        let is_leased = |link: &Link| link.pending && (pushed || link.age(now) < LEASE);
+        let is_asked = |link: &Link| link.asked && link.age(now) < ASKED;
         let manifests = self.links(&layout.manifest_links(name))?;
-        let mut mark = Mark::default();
-        mark.linked.extend(blobs.iter().chain(&manifests).map(|(digest, _)| *digest));
+        let mut mark = Mark::nothing(self.linked(name)?);
         if options.keep.whole(name) {
             return Ok(mark);
         }
@@ -67,15 +77,15 @@ impl Store {
         for digest in options.keep.digests(name) {
             needed.follow(digest, false)?;
         }
-        let untagged: Vec<_> = manifests.iter().filter(|(digest, _)| !needed.seen.contains(digest)).copied().collect();
+        let untagged: Vec<_> = manifests.into_iter().filter(|(digest, _)| !needed.seen.contains(digest)).collect();
         for (digest, link) in untagged {
             if options.keep_untagged || is_leased(&link) || link.age(now) < options.grace {
                 mark.young += usize::from(needed.follow(digest, false)? && !options.keep_untagged);
             }
         }
 
-        mark.manifests.extend(manifests.into_iter().filter(|(digest, _)| !needed.seen.contains(digest)));
-        for (digest, link) in blobs {
+        mark.manifests.extend(seen.manifests.into_iter().filter(|(digest, _)| !needed.seen.contains(digest)));
+        for (digest, link) in seen.blobs {
             if needed.seen.contains(&digest) {
                 continue;
             }
