@@ -1,5 +1,7 @@
 //! SIGKILL in the middle of pushes and of garbage collections.
 
+#![allow(clippy::unwrap_used, reason = "this is a test; clippy allows it only inside the test functions")]
+
 mod support;
 
 use std::collections::BTreeMap;
