@@ -1,5 +1,7 @@
 //! Who may come in.
 
+#![allow(clippy::unwrap_used, reason = "this is a test; clippy allows it only inside the test functions")]
+
 mod support;
 
 use fixtures::http::Call;
