@@ -247,15 +247,15 @@ fn any_order_of_operations_is_as_the_model_says() {
         seed ^= seed << 13;
         seed ^= seed >> 7;
         seed ^= seed << 17;
-        seed % below
+        usize::try_from(seed % below).unwrap()
     };
     for _ in 0..6 {
         let home = Home::new();
         let mut model = Model::default();
         for _ in 0..60 {
-            let repository = name(["a", "a/b", "c"][random(3) as usize]);
-            let layer = vec![b'x'; random(4) as usize + 1];
-            let tag = ["v1", "v2"][random(2) as usize];
+            let repository = name(["a", "a/b", "c"][random(3)]);
+            let layer = vec![b'x'; random(4) + 1];
+            let tag = ["v1", "v2"][random(2)];
             match random(8) {
                 0 | 1 => {
                     let digest = home.push(&repository, &layer);
