@@ -53,21 +53,26 @@ fn anonymous_pull() {
     assert_eq!(status(&wrong, "GET", "/v2/a/manifests/v1"), 401, "wrong credentials are not none");
 }
 
-/// With tokens of this issuer and no other.
-fn with(tokens: &Tokens) -> Config {
-    dvcr()
-        .tokens(tokens)
-        .with("--token-service")
-        .with("fixtures-registry")
-        .with("--token-issuer")
-        .with("fixtures-issuer")
+/// With tokens of this issuer and no other, and no place to get them.
+fn without_realm(tokens: &Tokens) -> Config {
+    let key = tokens.public_key_file();
+    [
+        "--token-public-key",
+        key.to_str().unwrap(),
+        "--token-service",
+        "fixtures-registry",
+        "--token-issuer",
+        "fixtures-issuer",
+    ]
+    .into_iter()
+    .fold(dvcr(), |config, one| config.with(one))
 }
 
 #[test]
 fn scoped_tokens() {
     let tokens = Tokens::start(Vec::new());
     let realm = tokens.realm();
-    let registry = with(&tokens).with("--token-realm").with(&realm).start();
+    let registry = dvcr().tokens(&tokens).start();
     let bearer = |token: &str| registry.wire().header("Authorization", &format!("Bearer {token}"));
     let answer = registry.wire().send(&Call::new("GET", "/v2/a/manifests/v1")).unwrap();
     let challenge = format!("Bearer realm=\"{realm}\",service=\"fixtures-registry\",scope=\"repository:a:pull\"");
@@ -100,7 +105,7 @@ fn scoped_tokens() {
 fn tokens_that_are_not_good() {
     let tokens = Tokens::start(Vec::new());
     let strangers = Tokens::start(Vec::new());
-    let registry = with(&tokens).start();
+    let registry = without_realm(&tokens).start();
     let asks = |authorization: &str| {
         let wire = registry.wire().header("Authorization", authorization);
         wire.send(&Call::new("GET", "/v2/a/tags/list")).unwrap()
