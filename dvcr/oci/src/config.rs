@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::digest::Digest;
-use crate::error::Result;
-use crate::index::no_platform;
+use crate::error::{Error, Result};
 use crate::json::Object;
 use crate::manifest::{MAX_DESCRIPTORS, to_bytes};
 use crate::platform::Platform;
@@ -142,7 +141,7 @@ impl ImageConfig {
     pub fn check(&self, asked: &Platform) -> Result<()> {
         match self.platform() {
             Some(there) if asked.accepts(&there) => Ok(()),
-            there => Err(no_platform(asked, there.into_iter().collect())),
+            there => Err(Error::no_platform(asked, there.as_slice())),
         }
     }
 }

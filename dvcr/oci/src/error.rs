@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::platform::Platform;
+
 /// The result of reading a name or a document.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -39,6 +41,18 @@ impl Error {
         Self { kind, message: message.into() }
     }
 
+    /// There is no image for `asked`, but for `there`.
+    #[must_use]
+    pub fn no_platform(asked: &Platform, there: &[Platform]) -> Self {
+        let mut names: Vec<_> = there.iter().take(LISTED).map(Platform::to_string).collect();
+        if there.len() > LISTED {
+            names.push(format!("{} more", there.len() - LISTED));
+        }
+        let there =
+            if names.is_empty() { "there is none for any".into() } else { format!("there is {}", names.join(", ")) };
+        Self::new(Kind::NoPlatform, format!("there is no image for {asked}: {there}"))
+    }
+
     /// The same with what it is about in front.
     pub(crate) fn at(self, place: impl fmt::Display) -> Self {
         Self { message: format!("{place}: {}", self.message), ..self }
@@ -69,3 +83,5 @@ pub(crate) fn shown(text: &str) -> String {
 }
 
 const SHOWN: usize = 120;
+/// As many platforms as a person reads.
+const LISTED: usize = 20;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::descriptor::Descriptor;
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Result};
 use crate::json::{Object, missing};
 use crate::manifest::{MAX_DESCRIPTORS, to_bytes};
 use crate::media;
@@ -89,7 +89,7 @@ impl Index {
             return Ok(vec![found]);
         }
         let silent: Vec<_> = self.images().filter(|entry| entry.platform.is_none()).collect();
-        if silent.is_empty() { Err(no_platform(asked, self.platforms())) } else { Ok(silent) }
+        if silent.is_empty() { Err(Error::no_platform(asked, &self.platforms())) } else { Ok(silent) }
     }
 
     /// The platforms that are declared, each once, in order.
@@ -106,18 +106,5 @@ impl Index {
     }
 }
 
-/// The error for a platform that is not among `there`.
-pub(crate) fn no_platform(asked: &Platform, there: Vec<Platform>) -> Error {
-    let mut names: Vec<_> = there.iter().take(LISTED).map(Platform::to_string).collect();
-    if there.len() > LISTED {
-        names.push(format!("{} more", there.len() - LISTED));
-    }
-    let there =
-        if names.is_empty() { "there is none for any".into() } else { format!("there is {}", names.join(", ")) };
-    Error::new(Kind::NoPlatform, format!("there is no image for {asked}: {there}"))
-}
-
 /// What buildx marks its attestations with.
 const ATTESTATION: &str = "vnd.docker.reference.type";
-/// As many as a person reads.
-const LISTED: usize = 20;

@@ -66,11 +66,16 @@ impl Address {
         Ok(Self { origin: Origin { scheme, host, port }, target: carried(target), login, name: None })
     }
 
-    /// Where a `Location` header leads from here (RFC 3986, 5.2.2).
+    /// Where a `Location` or `Link` header leads from here (RFC 3986, 5.2.2).
     ///
     /// Absolute URLs, paths and queries are taken byte for byte; only a relative path is merged with ours. White space
     /// and bytes outside ASCII, which have no place in a header, are percent-encoded.
-    pub(crate) fn join(&self, location: &[u8]) -> Result<Self> {
+    ///
+    /// # Errors
+    ///
+    /// `Kind::Redirect` for another scheme, and what is no address.
+    pub fn join(&self, location: impl AsRef<[u8]>) -> Result<Self> {
+        let location = location.as_ref();
         let redirect = |error: Error| Error::new(Kind::Redirect, format!("the redirect can't be followed: {error}"));
         let location = ascii(location.trim_ascii());
         let location = location.split('#').next().unwrap_or_default();
