@@ -29,6 +29,8 @@ pub enum Status {
     NeedInput,
     /// The next piece of output, never empty; call again with what is left of the input.
     Made(Bytes),
+    /// The next piece of output is this many zeros, never none.
+    Zeros(u64),
     /// The input is complete, and all output was given.
     Done,
 }
@@ -39,10 +41,10 @@ pub struct Limits {
     /// The largest window or dictionary a stream may ask for, with the decoder's own needs, in bytes (zstd, xz). The
     /// other formats have a fixed size: gzip 64 KiB, bzip2 4 MiB, lz4 9 MiB.
     pub memory: u64,
-    /// The most memory for decoding blocks side by side, in bytes (xz). A block that does not fit beside the others
-    /// waits; one that does not fit at all is decoded as a stream, in one thread.
+    /// The most memory for decoding blocks or frames side by side, in bytes (xz; zstd needs no more than 8 MiB). A block
+    /// that does not fit beside the others waits; one that does not fit at all is decoded as a stream, in one thread.
     pub parallel: u64,
-    /// How many blocks may be decoded side by side (xz); 1 makes no thread.
+    /// How many blocks or frames may be decoded side by side (xz, zstd); 1 makes no thread.
     pub threads: u32,
 }
 
@@ -87,7 +89,12 @@ pub(crate) struct Decoder<M> {
 
 impl<M: Machine> Decoder<M> {
     pub(crate) fn new(machine: M) -> Self {
-        Self { machine, consumed: 0, failed: None }
+        Self::behind(machine, 0)
+    }
+
+    /// For a stream of which another decoder has used so many bytes.
+    pub(crate) fn behind(machine: M, consumed: u64) -> Self {
+        Self { machine, consumed, failed: None }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Wrappers and cluster codecs: bytes in, bytes out.
 //!
-//! Everything here is sans-IO: nothing is opened, no clock is read, and the only threads are those liblzma's parallel
-//! decoder makes itself.
+//! Everything here is sans-IO: nothing is opened, no clock is read, and the only threads are those that decode blocks of
+//! xz (liblzma makes them) and frames of zstd side by side.
 //!
 //! - [`wrapper`] decides, by content alone, what an image is wrapped in, and gives the decoder for it.
 //! - [`Decode`] is what every stream decoder implements: input is pushed, output comes in pieces, so that a bomb costs

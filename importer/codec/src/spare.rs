@@ -91,6 +91,25 @@ pub(crate) fn unzstd(
     Done { used: from.pos(), made, status }
 }
 
+/// Decodes a whole frame of zstd into the spare capacity, at most `max` bytes. Gives how many it has made, or the error's
+/// code.
+pub(crate) fn unzstd_frame(
+    context: &mut zstd_safe::DCtx<'static>,
+    frame: &[u8],
+    output: &mut BytesMut,
+    max: usize,
+) -> Result<usize, usize> {
+    let mut spare = Uninit { bytes: first(output.spare_capacity_mut(), max), written: 0 };
+    context.decompress(&mut spare, frame)?;
+    let made = spare.written;
+    // SAFETY: zstd-safe calls `filled_until` with what zstd has written at the front of the spare capacity.
+    #[allow(unsafe_code)]
+    unsafe {
+        advance(output, made);
+    }
+    Ok(made)
+}
+
 /// Unwritten memory as a place for zstd.
 struct Uninit<'a> {
     bytes: &'a mut [MaybeUninit<u8>],

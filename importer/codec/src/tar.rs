@@ -212,6 +212,16 @@ impl Tar {
         len
     }
 
+    /// The input goes on with `len` zeros that nobody has made: takes as many as are data of the entry at hand, where
+    /// they lie as they are. They are a hole of the entry, which no event tells of.
+    pub fn take_zeros(&mut self, len: u64) -> u64 {
+        let State::Data { runs: Runs::Plain(left), .. } = &mut self.state else { return 0 };
+        let taken = len.min(*left);
+        *left -= taken;
+        self.at = self.at.saturating_add(taken);
+        taken
+    }
+
     /// Where in the archive the data of the entry that has just begun lie, if they lie there as they are.
     #[must_use]
     pub fn data(&self) -> Option<Range<u64>> {

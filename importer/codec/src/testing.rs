@@ -108,6 +108,10 @@ pub(crate) fn decode(wrapper: Wrapper, limits: Limits, input: &[u8], pieces: Pie
                 assert!(!made.is_empty());
                 all.extend_from_slice(&made);
             }
+            Status::Zeros(len) => {
+                assert_ne!(len, 0);
+                all.resize(all.len() + usize::try_from(len).unwrap(), 0);
+            }
             Status::Done => {
                 assert!(piece.is_empty() && end);
                 assert_eq!(decoder.consumed(), input.len() as u64);

@@ -37,6 +37,7 @@ impl Wrapper {
         Ok(Some(match self {
             Self::Gzip => Box::new(Decoder::new(Buffered::new(Gzip::new(), bin))),
             Self::Xz => Box::new(Decoder::new(Buffered::new(Xz::new(limits), bin))),
+            Self::Zstd if limits.threads > 1 => Box::new(zstd::Parallel::new(limits, bin)?),
             Self::Zstd => Box::new(Decoder::new(Zstd::new(limits, bin)?)),
             Self::Bzip2 => Box::new(Decoder::new(Buffered::new(Bzip2::new(), bin))),
             Self::Lz4 => Box::new(Decoder::new(Buffered::new(Lz4::new(), bin))),

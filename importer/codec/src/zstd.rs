@@ -12,6 +12,10 @@ use crate::zstd::in_place::{Fed, InPlace};
 use crate::{Bin, Error, Kind, Result, spare};
 
 mod in_place;
+mod parallel;
+mod split;
+
+pub(crate) use parallel::Parallel;
 
 /// The zstd decoder. It holds the window the frames ask for, within [`Limits::memory`].
 pub(crate) struct Zstd {
@@ -70,6 +74,11 @@ impl Zstd {
             size: None,
             made: 0,
         })
+    }
+
+    /// The same behind frames that another decoder has seen.
+    fn behind_frames(self) -> Self {
+        Self { state: State::Between, frames: true, ..self }
     }
 
     /// Judges a frame header, and begins its frame.

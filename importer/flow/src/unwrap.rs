@@ -84,8 +84,8 @@ pub(crate) fn refused(error: importer_codec::Error) -> Error {
 pub(crate) struct Input {
     stream: Box<dyn Stream>,
     pub(crate) bytes: Bytes,
-    /// Zeros of a hole still to be given.
-    hole: u64,
+    /// Zeros that come before more is brought, for those who want to know.
+    pub(crate) hole: u64,
     pub(crate) end: bool,
 }
 
@@ -94,21 +94,23 @@ impl Input {
         Self { stream, bytes: Bytes::new(), hole: 0, end: false }
     }
 
-    /// Brings more when there is none. Says nothing about the end unless it is reached.
+    /// Brings more when there is none. There may be none after that, before a hole. Says nothing about the end unless it is
+    /// reached.
     pub(crate) fn fill(&mut self) -> Result<()> {
         static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
-        while self.bytes.is_empty() && !self.end {
-            if self.hole > 0 {
-                let len = usize::try_from(self.hole).unwrap_or(ZEROS.len()).min(ZEROS.len());
-                self.bytes = Bytes::from_static(&ZEROS).slice(..len);
-                self.hole -= len as u64;
-                continue;
-            }
-            match self.stream.next()? {
-                Some(Piece::Bytes(bytes)) => self.bytes = bytes,
-                Some(Piece::Hole(len)) => self.hole = len,
-                None => self.end = true,
-            }
+        if !self.bytes.is_empty() || self.end {
+            return Ok(());
+        }
+        if self.hole > 0 {
+            let len = usize::try_from(self.hole).unwrap_or(ZEROS.len()).min(ZEROS.len());
+            self.bytes = Bytes::from_static(&ZEROS).slice(..len);
+            self.hole -= len as u64;
+            return Ok(());
+        }
+        match self.stream.next()? {
+            Some(Piece::Bytes(bytes)) => self.bytes = bytes,
+            Some(Piece::Hole(len)) => self.hole = len,
+            None => self.end = true,
         }
         Ok(())
     }
@@ -139,6 +141,7 @@ impl Stream for Decoded {
                 }
                 Status::NeedInput => {}
                 Status::Made(piece) => return Ok(Some(Piece::Bytes(piece))),
+                Status::Zeros(len) => return Ok(Some(Piece::Hole(len))),
                 Status::Done => {
                     self.done = true;
                     return Ok(None);

@@ -519,3 +519,19 @@ fn damage_is_no_panic() {
     }
     assert!(refused > 1000, "{refused}");
 }
+
+#[test]
+fn zeros_that_nobody_made_are_taken_as_far_as_the_entry_goes() {
+    let archive = [&member(b"a", &[0; 1500], b'0')[..], &member(b"b", &[7; 10], b'0'), &[0; 1024]].concat();
+    let mut tar = Tar::new();
+    assert_eq!(tar.take_zeros(5), 0);
+    let mut input = Bytes::copy_from_slice(&archive[..512]);
+    assert!(matches!(tar.next(&mut input, false).unwrap(), Some(Event::Entry(entry)) if entry.size == 1500));
+    assert_eq!((tar.take_zeros(1000), tar.take_zeros(5000), tar.take_zeros(5000)), (1000, 500, 0));
+    assert_eq!(tar.consumed(), 2012);
+    let mut input = Bytes::copy_from_slice(&archive[2012..]);
+    assert!(matches!(tar.next(&mut input, true).unwrap(), Some(Event::Entry(entry)) if entry.path == b"b"));
+    assert_eq!(tar.next(&mut input, true).unwrap(), Some(Event::Data(Bytes::from_static(&[7; 10]))));
+    assert_eq!(tar.next(&mut input, true).unwrap(), Some(Event::End));
+    assert_eq!(tar.consumed(), archive.len() as u64);
+}

@@ -7,6 +7,7 @@ use importer_codec::seekable::{self, FRAME, SeekTable};
 use importer_codec::{Bin, Limits, Status, Wrapper};
 
 use super::*;
+use crate::source::{ContainerSource, Source, container};
 
 /// Bytes like those of a disk, the same everywhere.
 fn disk(len: usize, seed: u64) -> Vec<u8> {
@@ -68,6 +69,7 @@ fn unpack(stored: &[u8]) -> Vec<u8> {
     loop {
         match decoder.decode(&mut input, true).unwrap() {
             Status::Made(bytes) => all.extend_from_slice(&bytes),
+            Status::Zeros(len) => all.resize(all.len() + usize::try_from(len).unwrap(), 0),
             Status::Done => return all,
             Status::NeedInput => panic!("there is no more"),
         }
@@ -207,6 +209,36 @@ fn image(path: &str, suffix: &str, stored: Vec<u8>, layer: &Layer) {
     let layer = oci::Layer { blob, diff_id: layer.diff_id.to_string() };
     let image = oci::Image::new("linux/amd64").layer(layer).build();
     oci::write_layout(Path::new(path), &[("it", &image)]);
+}
+
+/// A pull gives the disk back, and holes as holes: none of their bytes is made on the way.
+#[test]
+fn our_own_source_reads_it_with_its_holes() {
+    let size = 300 << 20;
+    let (stored, layer) = store(size, LayerKind::Zstd, 2, |layer| {
+        layer.push(Piece::Hole(100 << 20))?;
+        layer.write(&[7; 3 << 20])?;
+        layer.push(Piece::Hole(197 << 20))
+    })
+    .unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    image(dir.path().to_str().unwrap(), "+zstd", stored, &layer);
+    let found = container::layout(dir.path(), Some("it"), None).unwrap();
+    let mut source = ContainerSource::new(found, None, container::Reading::Verified).unwrap();
+    let (mut at, mut made) = (0, 0);
+    let mut stream = source.open().unwrap();
+    while let Some(piece) = stream.next().unwrap() {
+        if let Piece::Bytes(bytes) = &piece {
+            made += piece.len();
+            for (number, &byte) in bytes.iter().enumerate() {
+                let data = (100 << 20..103 << 20).contains(&(at + number as u64));
+                assert_eq!(byte == 7, data, "{at} {number}");
+            }
+        }
+        at += piece.len();
+    }
+    assert_eq!(at, size);
+    assert!(made <= 4 << 20, "{made} bytes were made");
 }
 
 #[test]

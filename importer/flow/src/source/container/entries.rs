@@ -40,6 +40,14 @@ impl Entries {
                     return Ok((event, self.count));
                 }
                 None if self.input.end => return Err(Error::new(Kind::Ours, "a layer waits for more than there is")),
+                None if self.input.hole > 0 => {
+                    let zeros = self.tar.take_zeros(self.input.hole);
+                    self.input.hole -= zeros;
+                    if zeros > 0 {
+                        return Ok((Event::Hole(zeros), self.count));
+                    }
+                    self.fill()?;
+                }
                 None => self.fill()?,
             }
         }
