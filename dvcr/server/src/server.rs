@@ -25,7 +25,7 @@ use crate::error::{Error, Kind, Result};
 use crate::metrics::{Metrics, Request};
 use crate::push::Pushes;
 use crate::store::Store;
-use crate::store::gc::Options;
+use crate::store::gc::{Options, Outcome};
 use crate::stream::Stream;
 use crate::tls;
 
@@ -311,6 +311,7 @@ async fn collect_each(interval: Duration, options: Options, api: Arc<Api>) {
         let collected = blocking(move || store.collect(&options)).await;
         api.metrics.collected(collected.as_ref().ok(), begun.elapsed());
         match collected {
+            Ok(outcome) if outcome == Outcome::default() => tracing::debug!("no garbage"),
             Ok(outcome) => tracing::info!(?outcome, "collected garbage"),
             Err(error) => tracing::warn!("garbage was not collected: {error}"),
         }

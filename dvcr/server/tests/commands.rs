@@ -2,6 +2,7 @@
 
 mod support;
 
+use fixtures::http::Call;
 use fixtures::oci::push;
 use rustix::process::Signal;
 use support::{dvcr, image, output, run};
@@ -67,6 +68,23 @@ fn what_is_wrong_is_said_in_one_line() {
     let output = run("check", &root, &[]);
     assert_eq!(output.status.code(), Some(7));
     assert!(String::from_utf8(output.stdout).unwrap().contains(&format!("sha256:{hex}: its bytes are others")));
+}
+
+#[test]
+fn collects_by_itself_and_tells_on_another_address() {
+    let options = ["--gc-interval", "1s", "--grace", "0", "--metrics-listen", "127.0.0.1:0"];
+    let registry = options.into_iter().fold(dvcr(), |config, one| config.with(one)).start();
+    let wire = registry.wire();
+    let image = image(b"one");
+    push(&wire, "a", "v1", &image);
+    assert_eq!(wire.send(&Call::new("GET", "/metrics")).unwrap().status, 404, "metrics are not for everybody");
+    let delete = Call::new("DELETE", &format!("/v2/a/manifests/{}", image.digest()));
+    assert_eq!(wire.send(&delete).unwrap().status, 202);
+    let hex = &image.digest()["sha256:".len()..].to_owned();
+    let content = registry.root().join("blobs/sha256").join(&hex[..2]).join(hex);
+    while content.exists() {
+        std::thread::yield_now();
+    }
 }
 
 #[test]

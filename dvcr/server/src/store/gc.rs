@@ -14,7 +14,7 @@
 //!
 //! **How it is safe without stopping anybody.** It looks first, without a lock, and writes down what it saw of everything.
 //! Whoever adds something (a push, a mount, a tag, a question whether a blob is there) touches all links it relies on,
-//! inside the [gate](super::gate). When all who were inside have left, it finds out what is needed. Then it removes the
+//! inside the gate (`gate.rs`). When all who were inside have left, it finds out what is needed. Then it removes the
 //! rest in small batches inside the gate, and only what still looks as it was written down: what was touched since is in
 //! use again and stays. That works in this process and in another, and does not depend on a clock that is right. One thing
 //! goes before what it links to: tags, manifests, blobs, contents, each made durable before the next.
@@ -53,6 +53,8 @@ pub struct Options {
     pub only_kept: bool,
     /// Uploads that had no new bytes for so long are removed.
     pub expiry: Duration,
+    /// Nothing but such uploads, and what a crash left, is removed.
+    pub uploads_only: bool,
     /// Nothing is removed, only counted.
     pub dry_run: bool,
 }
@@ -65,6 +67,7 @@ impl Default for Options {
             keep: Keep::default(),
             only_kept: false,
             expiry: Duration::from_secs(24 * 3600),
+            uploads_only: false,
             dry_run: false,
         }
     }
@@ -103,6 +106,9 @@ impl Store {
         let mut outcome = Outcome::default();
         self.clear_tmp()?;
         let pushed = self.expire(options, &mut outcome)?;
+        if options.uploads_only {
+            return Ok(outcome);
+        }
         // What looks the same in the end was not touched since. The contents before the links, because a link that is made
         // later touches its content.
         let contents = self.contents()?;

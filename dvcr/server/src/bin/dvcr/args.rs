@@ -88,7 +88,7 @@ pub(crate) struct Serve {
     /// How long requests may go on after SIGTERM
     #[arg(long, value_name = "TIME", default_value = "25s", value_parser = time)]
     pub(crate) drain: Duration,
-    /// Collect garbage this often: 1h
+    /// Collect garbage this often: 1h; without it only expired uploads are removed, each hour
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) gc_interval: Option<Duration>,
     #[command(flatten)]

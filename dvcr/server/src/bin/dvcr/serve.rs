@@ -1,6 +1,7 @@
 //! `dvcr serve`.
 
 use std::io::Write;
+use std::time::Duration;
 
 use dvcr::{Access, Config, Error, Keep, Kind, Limits, Options, Result, Server, Store, TokenRules};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -39,7 +40,11 @@ async fn serve_until_told(serve: Serve) -> Result<()> {
             anonymous_pull: serve.anonymous_pull,
         },
         metrics: serve.metrics_listen,
-        gc: serve.gc_interval.map(|interval| (interval.max(std::time::Duration::from_secs(1)), options)),
+        gc: Some(match serve.gc_interval {
+            Some(interval) => (interval.max(SHORTEST), options),
+            // Uploads that nobody goes on with take room that nobody knows of.
+            None => (HOUR, Options { uploads_only: true, ..options }),
+        }),
         connections: serve.connections.max(1),
         memory: serve.memory,
         head_timeout: serve.timeout,
@@ -84,6 +89,7 @@ pub(crate) fn options(garbage: &Garbage) -> Result<Options> {
         keep_untagged: garbage.keep_untagged,
         keep,
         only_kept: garbage.only_kept,
+        uploads_only: false,
         expiry: garbage.upload_expiry,
         dry_run: false,
     })
@@ -107,3 +113,5 @@ fn raise_limits() {
 
 /// Threads that wait for the disk or hash; each costs some KiB while it does nothing.
 const MAX_THREADS: usize = 64;
+const SHORTEST: Duration = Duration::from_secs(1);
+const HOUR: Duration = Duration::from_secs(3600);
