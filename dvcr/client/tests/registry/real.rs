@@ -1,9 +1,9 @@
-//! Against the distribution registry.
+//! Against the distribution registry, and ours.
 
 use bytes::Bytes;
 use dvcr_client::{Config, Keyring, Kind, Login, Pushed, Target};
 use dvcr_oci::{Descriptor, Digest, Host, ImageConfig, ImageManifest, Name, Platform, Reference, Tag, media};
-use fixtures::registry::{Config as Registry, Grant, Tokens};
+use fixtures::registry::{Config as Registry, Grant, Tokens, dvcr_program};
 
 use super::{client, quick, sample};
 
@@ -47,15 +47,27 @@ async fn there_and_back(config: Config, host: &str) {
     assert_eq!(client.resolve(&none, None).await.unwrap_err().kind(), Kind::NotFound);
 }
 
+fn both() -> [Registry; 2] {
+    [Registry::distribution(), Registry::dvcr(dvcr_program())]
+}
+
 #[tokio::test]
 async fn an_open_one() {
-    let registry = Registry::distribution().start();
-    there_and_back(quick(), &registry.host()).await;
+    for registry in both() {
+        let registry = registry.start();
+        there_and_back(quick(), &registry.host()).await;
+    }
 }
 
 #[tokio::test]
 async fn one_with_tls_and_a_password() {
-    let registry = Registry::distribution().tls().login("user", "s3cret").start();
+    for registry in both() {
+        secret(registry).await;
+    }
+}
+
+async fn secret(registry: Registry) {
+    let registry = registry.tls().login("user", "s3cret").start();
     let keyring = Keyring::only(Login::Basic { user: "user".into(), password: "s3cret".into() });
     let mut config = Config { keyring, ..quick() };
     config.transport.ca_files = vec![registry.ca_file()];
@@ -77,7 +89,13 @@ async fn one_with_tls_and_a_password() {
 async fn one_with_tokens() {
     let tokens =
         Tokens::start(vec![Grant::to("user", "s3cret", "team/", &["pull", "push"]), Grant::to_all("open/", &["pull"])]);
-    let registry = Registry::distribution().tokens(&tokens).start();
+    for registry in both() {
+        issued(&tokens, registry).await;
+    }
+}
+
+async fn issued(tokens: &Tokens, registry: Registry) {
+    let registry = registry.tokens(tokens).start();
     let keyring = Keyring::only(Login::Basic { user: "user".into(), password: "s3cret".into() });
     let config = Config { keyring, ..quick() };
     there_and_back(config.clone(), &registry.host()).await;

@@ -197,3 +197,32 @@ fn what_declares_no_platform_is_looked_at_last() {
     let error = index(&[]).choose(&asked).unwrap_err();
     assert_eq!(error.to_string(), "there is no image for linux/arm64: there is none for any");
 }
+
+proptest::proptest! {
+    /// Whatever is done to a document, it is refused or read as what it says.
+    #[test]
+    fn nothing_makes_it_panic_and_what_it_takes_it_writes(
+        changes in proptest::collection::vec((0_usize..700, proptest::prelude::any::<u8>()), 0..4),
+        cut in 0_usize..700,
+        of_index: bool,
+    ) {
+        let text = if of_index {
+            Index::new(vec![Descriptor::of(media::OCI_MANIFEST, b"x").on(Platform::new("linux", "arm64", Some("v8")))]).to_bytes()
+        } else {
+            ImageManifest::new(Descriptor::of(media::OCI_CONFIG, b"{}"), vec![Descriptor::of(media::OCI_LAYER, b"x")]).to_bytes()
+        };
+        let mut text = text.get(..cut).filter(|_| changes.is_empty()).unwrap_or(&text).to_vec();
+        for (at, byte) in changes {
+            if let Some(changed) = text.get_mut(at) {
+                *changed = byte;
+            }
+        }
+        if let Ok(manifest) = Manifest::parse(&text, None) {
+            let again = match &manifest {
+                Manifest::Image(image) => image.to_bytes(),
+                Manifest::Index(index) => index.to_bytes(),
+            };
+            proptest::prop_assert_eq!(Manifest::parse(&again, None).unwrap(), manifest);
+        }
+    }
+}
