@@ -15,7 +15,7 @@ use hyper::body::Incoming;
 use hyper::header::{HeaderValue, WWW_AUTHENTICATE};
 use hyper::{Method, Request, StatusCode};
 
-pub(crate) use answer::Answer;
+pub(crate) use answer::{Answer, Why};
 use answer::{document, refusal};
 use query::Query;
 use route::Route;

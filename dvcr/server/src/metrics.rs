@@ -158,7 +158,7 @@ impl Drop for Request {
             millis,
             agent = %self.agent,
             cut,
-            error = self.error.as_deref().unwrap_or_default(),
+            error = self.error.as_deref(),
         );
     }
 }

@@ -18,7 +18,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
 
-use crate::api::{Answer, Api, blocking};
+use crate::api::{Answer, Api, Why, blocking};
 use crate::auth::{Access, Auth};
 use crate::body::Budget;
 use crate::error::{Error, Kind, Result};
@@ -260,7 +260,8 @@ async fn answer(api: Arc<Api>, request: hyper::Request<Incoming>, peer: SocketAd
     let answer = api.answer(request, &mut user).await;
     log.user = user;
     log.status = answer.status().as_u16();
-    let (head, body) = answer.into_parts();
+    let (mut head, body) = answer.into_parts();
+    log.error = head.extensions.remove::<Why>().map(|why| why.0);
     log.length = hyper::body::Body::size_hint(&body).exact().unwrap_or_default();
     Answer::from_parts(head, body.of(log))
 }

@@ -109,6 +109,10 @@ fn who_asks_again_takes_over_from_a_connection_that_hangs() {
         let call = Call::new("PUT", &format!("{place}?digest={}", blob(&bytes).digest()));
         call.header("Content-Range", &format!("{from}-99999")).body(&bytes[from..])
     };
+    let metrics = || String::from_utf8(wire.send(&Call::new("GET", "/metrics")).unwrap().body).unwrap();
+    while !metrics().contains("dvcr_pushes 1\n") {
+        std::thread::yield_now();
+    }
     // Refused, because it does not fit; but the other one has ended, and what it had brought is there.
     let answer = wire.send(&put(99_999)).unwrap();
     assert_eq!(answer.status, 416);

@@ -88,6 +88,25 @@ fn collects_by_itself_and_tells_on_another_address() {
 }
 
 #[test]
+fn requests_are_logged_with_why_they_were_refused() {
+    let registry = dvcr().with("--log").with("json").start();
+    let wire = registry.wire();
+    assert_eq!(wire.send(&Call::new("GET", "/v2/a/manifests/v1").header("User-Agent", "me/1")).unwrap().status, 404);
+    let line = loop {
+        let said = registry.said();
+        if let Some(line) = said.lines().find(|line| line.contains("/v2/a/manifests/v1")) {
+            break serde_json::from_str::<serde_json::Value>(line).unwrap();
+        }
+        std::thread::yield_now();
+    };
+    assert_eq!(
+        (line["status"].as_u64(), line["method"].as_str(), line["agent"].as_str()),
+        (Some(404), Some("GET"), Some("me/1"))
+    );
+    assert_eq!(line["error"], "a has no manifest v1");
+}
+
+#[test]
 fn ends_when_it_is_told_and_not_when_files_change() {
     let registry = dvcr().start();
     registry.signal(Signal::HUP);

@@ -60,6 +60,10 @@ pub(super) fn identify(answer: &mut Answer, digest: &Digest) {
     set(answer, ETAG, &format!("\"{digest}\""));
 }
 
+/// Why a request was refused, for the log.
+#[derive(Clone, Debug)]
+pub(crate) struct Why(pub(crate) String);
+
 /// An error as the specification wants it.
 pub(crate) fn refusal(error: &Error, is_head: bool) -> Answer {
     #[derive(Serialize)]
@@ -78,6 +82,7 @@ pub(crate) fn refusal(error: &Error, is_head: bool) -> Answer {
         *answer.body_mut() = Body::bytes(Bytes::new());
     }
     *answer.status_mut() = StatusCode::from_u16(kind.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    answer.extensions_mut().insert(Why(error.to_string()));
     match kind {
         Kind::TooManyRequests => set(&mut answer, RETRY_AFTER, "1"),
         Kind::Unsupported => set(&mut answer, ALLOW, "GET, HEAD, POST, PUT, PATCH, DELETE"),

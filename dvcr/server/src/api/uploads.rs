@@ -142,6 +142,10 @@ fn misplaced(headers: &HeaderMap, name: &Name, push: &Push) -> Result<Option<Ans
     let invalid = |why: &str| Error::new(Kind::UploadInvalid, format!("the Content-Range of the chunk {why}"));
     let text = range.to_str().map_err(|_| invalid("is no text"))?;
     let (first, last) = parse_range(text).ok_or_else(|| invalid("is not like 0-9 or bytes 0-9/*"))?;
+    if length(headers)? == Some(0) {
+        // Some close an upload with the range of all of it, and nothing in it.
+        return Ok(None);
+    }
     let len = last.checked_sub(first).and_then(|len| len.checked_add(1));
     let len = len.ok_or_else(|| invalid("ends before it begins"))?;
     if length(headers)?.is_some_and(|length| length != len) {
