@@ -153,7 +153,7 @@ impl Found {
 }
 
 /// Whether `next`, which begins in the guest where `last` ends, also goes on in the file where `last` ends.
-fn continues(last: &Extent, next: &Extent) -> bool {
+pub(crate) fn continues(last: &Extent, next: &Extent) -> bool {
     match (&last.body, &next.body) {
         (Body::Zero, Body::Zero) => true,
         (Body::Data { at: a }, Body::Data { at: b }) => a.0.checked_add(last.len) == Some(b.0),

@@ -37,6 +37,8 @@ pub(crate) enum Access {
     Ranged,
     /// Once, in order.
     Streamed,
+    /// The same, for a target that takes the disk in order.
+    InOrder,
 }
 
 /// What is to be done with a file that begins so.
@@ -57,11 +59,12 @@ pub(crate) fn reader(head: &[u8], file_len: Option<u64>, access: Access) -> Resu
         probe::whole(head, len)?;
     }
     let format: Box<dyn Format> = match (verdict, access, file_len) {
-        (Verdict::Qcow2, Access::Streamed, _) => Box::new(Qcow2::open(head, file_len)?.with_references()),
         (Verdict::Qcow2, Access::Ranged, _) => Box::new(Qcow2::open(head, file_len)?),
+        (Verdict::Qcow2, ..) => Box::new(Qcow2::open(head, file_len)?.with_references()),
         // Also the kinds that it refuses by name.
-        (Verdict::VmdkSparse | Verdict::VmdkDescriptor | Verdict::VmdkCowd | Verdict::VmdkSeSparse, ..) => {
-            Box::new(Vmdk::open(head, file_len)?)
+        (Verdict::VmdkSparse | Verdict::VmdkDescriptor | Verdict::VmdkCowd | Verdict::VmdkSeSparse, access, _) => {
+            let vmdk = Vmdk::open(head, file_len)?;
+            Box::new(if access == Access::InOrder { vmdk.in_order() } else { vmdk })
         }
         (Verdict::Vdi, ..) => Box::new(Vdi::open(head, file_len)?),
         (Verdict::VhdDynamic, ..) => Box::new(Vhd::open_dynamic(head, file_len)?),

@@ -1,5 +1,6 @@
 //! One import, from source to sink.
 
+mod ordered;
 mod ranged;
 mod raw;
 mod resume;
@@ -155,7 +156,7 @@ impl Import<'_> {
             Some(len) => match reader(&opened.head, Some(len), Access::Ranged)? {
                 Reader::Format(format) if !format.sequential() => {
                     drop(opened);
-                    self.ranged(format, len, pool)
+                    if pool.sink().ordered() { self.ordered(format, len, pool) } else { self.ranged(format, len, pool) }
                 }
                 _ => self.streamed(opened, account, pool),
             },
@@ -225,16 +226,16 @@ impl Import<'_> {
     }
 }
 
-/// What a plan knows of an image.
-fn describe(plan: &importer_disk::plan::Plan, wrappers: Vec<&'static str>, allocated: Option<u64>) -> Image {
-    let geometry = plan.geometry();
+/// What a parser knows of an image.
+fn describe(format: &dyn importer_disk::Format, wrappers: Vec<&'static str>, allocated: Option<u64>) -> Image {
+    let geometry = format.geometry();
     Image {
         wrappers,
-        format: plan.format().name(),
+        format: format.name(),
         virtual_size: geometry.and_then(|geometry| geometry.virtual_size),
         allocated,
         cdrom: geometry.is_some_and(|geometry| geometry.cdrom),
-        features: plan.format().features(),
+        features: format.features(),
     }
 }
 

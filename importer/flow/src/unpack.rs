@@ -64,7 +64,11 @@ impl Unpacker {
                     }
                     self.bin.give(bytes);
                 }
-                Op::Zero { guest, len } => sink.zero(guest.0, len)?,
+                Op::Zero { guest, len } => {
+                    // Nothing can be joined across it, and a sink that is written in order would have to wait.
+                    self.joined.write(sink)?;
+                    sink.zero(guest.0, len)?;
+                }
                 Op::Unpack { guest, len, unpacked, codec, input, at } => {
                     let len = usize::try_from(len).map_err(|_| Error::new(Kind::Ours, "a unit of this length"))?;
                     let unit =

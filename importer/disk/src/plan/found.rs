@@ -4,7 +4,7 @@ use super::Plan;
 use super::held::Reach;
 use super::op::Op;
 use super::span::{join, part_of};
-use crate::{Body, Error, Extent, Found, Kind, Page, Result};
+use crate::{Body, Extent, Found, Page, Result};
 
 impl Plan {
     pub(super) fn expand(&mut self, page: &Page, bytes: &[u8], ops: &mut Vec<Op>) -> Result<()> {
@@ -35,11 +35,7 @@ impl Plan {
             + self.late.len() as u64 * 64;
         // A window of a ranged plan is bounded by the caller; what is over here are the pages.
         if tables > self.limits.tables && (!self.ranged || self.pages.len() as u64 * 72 > self.limits.tables) {
-            let message = format!(
-                "the tables of this image need more than {} MiB of memory; give more with --memory",
-                self.limits.tables >> 20
-            );
-            return Err(Error::new(Kind::Oversized, message).of(self.format.name()));
+            return Err(self.limits.too_many_tables().of(self.format.name()));
         }
         Ok(())
     }
@@ -102,33 +98,18 @@ impl Plan {
         Ok(())
     }
 
-    /// Refuses an image that uses the same bytes over and over: no tool writes one, and it is how a small file unfolds
-    /// into a disk of data.
+    /// Refuses data that lies behind the end, and an image that uses the same bytes over and over.
     fn count_reference(&mut self, at: u64, extent: &Extent, len: u64) -> Result<()> {
         // Without a length, only what has passed can be compared with what there is.
-        let passed = if self.file_len.is_some() { len } else { len.min(self.head.saturating_sub(at)) };
-        self.referred = self.referred.saturating_add(passed);
+        self.sharing.refer(if self.file_len.is_some() { len } else { len.min(self.head.saturating_sub(at)) });
         if self.pending.has_start(at) {
-            self.shared = self.shared.saturating_add(extent.len);
+            self.sharing.share(extent.len);
         }
         let there = self.file_len.unwrap_or(self.head);
         let needed = if matches!(extent.body, Body::Data { .. }) { len } else { 1 };
         if self.file_len.is_some_and(|file_len| at.saturating_add(needed) > file_len) {
             return Err(self.truncated(at.max(there), there));
         }
-        let allowed = there.saturating_mul(MAX_SHARING).saturating_add(SHARING_SLACK);
-        if self.shared.max(self.referred) > allowed {
-            let message = format!(
-                "the image unfolds a file of {there} bytes by using the same data more than {MAX_SHARING} times over; \
-                 it is refused as an expansion bomb"
-            );
-            return Err(Error::new(Kind::Bomb, message).of(self.format.name()));
-        }
-        Ok(())
+        self.sharing.check(there).map_err(|error| error.of(self.format.name()))
     }
 }
-
-/// How many times over an image may refer to its own data. Snapshots don't count: only the active layer is read.
-const MAX_SHARING: u64 = 8;
-/// Room for small images, whose last clusters are longer than the file.
-const SHARING_SLACK: u64 = 16 << 20;

@@ -40,6 +40,26 @@ pub(super) enum Part {
     Hole(u64),
 }
 
+impl Part {
+    pub(super) fn len(&self) -> u64 {
+        match self {
+            Self::Bytes(bytes) => bytes.len() as u64,
+            Self::Hole(len) => *len,
+        }
+    }
+
+    /// The part of `len` bytes from `skip` on; both lie inside it.
+    pub(super) fn slice(&self, skip: u64, len: u64) -> Self {
+        match self {
+            Self::Bytes(bytes) => {
+                let start = to_usize(skip).min(bytes.len());
+                Self::Bytes(bytes.slice(start..start + to_usize(len).min(bytes.len() - start)))
+            }
+            Self::Hole(_) => Self::Hole(len),
+        }
+    }
+}
+
 impl Run {
     fn len(&self) -> u64 {
         match self {

@@ -1,6 +1,6 @@
 //! From arriving bytes to writes.
 //!
-//! A [`Plan`] drives one [`Format`] in one of two ways.
+//! A [`Plan`] drives one [`Format`] in one of two ways, and gives the disk in whatever order the file has.
 //!
 //! *Streaming* ([`Plan::streaming`]): the bytes of the file come once, in order ([`Plan::push`]). Pages are read as they
 //! pass, data whose place is known becomes an [`Op`] at once, and bytes whose role is not known yet are held. When more
@@ -12,15 +12,20 @@
 //! window of the disk in file order ([`Plan::data_runs`], [`Plan::seek`], [`Plan::push`]), and so on: memory depends on
 //! the window, not on the disk.
 //!
+//! An [`Ordered`] plan reads by ranges, too, but gives the disk from its first byte to its last, for targets that can't be
+//! written anywhere else.
+//!
 //! Every guest byte becomes exactly one op. Data that never comes is an error, never zeros.
 
 mod arrived;
 mod found;
 mod held;
 mod op;
+mod ordered;
 mod pass;
 mod pending;
 mod ranges;
+mod sharing;
 mod span;
 mod surplus;
 #[cfg(test)]
@@ -30,9 +35,11 @@ use std::collections::BTreeMap;
 
 use held::{Held, Part};
 use pending::Pending;
+use sharing::Sharing;
 
 pub use held::Spill;
 pub use op::{Op, Piece};
+pub use ordered::Ordered;
 pub use pass::Pass;
 
 use crate::{Error, Extent, Format, Found, Geometry, Kind, Page, Result};
@@ -44,6 +51,16 @@ pub struct Limits {
     pub held: u64,
     /// Tables: outstanding pages and extents.
     pub tables: u64,
+}
+
+impl Limits {
+    fn too_many_tables(&self) -> Error {
+        let message = format!(
+            "the tables of this image need more than {} MiB of memory; give more with --memory",
+            self.tables >> 20
+        );
+        Error::new(Kind::Oversized, message)
+    }
 }
 
 /// Drives a format over arriving bytes.
@@ -67,10 +84,7 @@ pub struct Plan {
     held: Held,
     finished: bool,
     allocated: u64,
-    /// Bytes of the file that extents refer to, counted once per reference.
-    referred: u64,
-    /// Guest bytes of extents that begin where another does.
-    shared: u64,
+    sharing: Sharing,
     /// Host ranges that became ops and can go when nobody looks at them any more.
     used: Vec<(u64, u64)>,
     pass: u32,
@@ -113,8 +127,7 @@ impl Plan {
             held: Held::default(),
             finished: false,
             allocated: 0,
-            referred: 0,
-            shared: 0,
+            sharing: Sharing::default(),
             used: Vec::new(),
             pass: 1,
         };

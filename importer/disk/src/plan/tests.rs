@@ -5,17 +5,17 @@ use crate::qcow2::Qcow2;
 use crate::qcow2::build::{Built, Header, Order, Random, Shape, build, unfold};
 
 /// A disk that is written once: overlap and gaps are found.
-struct Target {
+pub(super) struct Target {
     disk: Vec<u8>,
     written: Vec<bool>,
 }
 
 impl Target {
-    fn new(len: usize) -> Self {
+    pub(super) fn new(len: usize) -> Self {
         Self { disk: vec![0xaa; len], written: vec![false; len] }
     }
 
-    fn apply(&mut self, ops: &mut Vec<Op>) {
+    pub(super) fn apply(&mut self, ops: &mut Vec<Op>) {
         self.carry_out(ops, false);
     }
 
@@ -47,7 +47,7 @@ impl Target {
         }
     }
 
-    fn check(&self, disk: &[u8]) {
+    pub(super) fn check(&self, disk: &[u8]) {
         assert!(self.written.iter().all(|written| *written), "not everything was written");
         assert!(self.disk == disk, "the disk differs");
     }
@@ -166,7 +166,7 @@ fn ranged(built: &Built, tables: u64, gap: u64, random: &mut Random) -> Result<(
 
 const ORDERS: [Order; 4] = [Order::TablesFirst, Order::Interleaved, Order::L1Last, Order::Shuffled];
 
-fn shapes() -> impl Iterator<Item = (Shape, u64)> {
+pub(super) fn shapes() -> impl Iterator<Item = (Shape, u64)> {
     let bits = [9, 10, 12, 14];
     bits.into_iter().flat_map(move |cluster_bits| {
         ORDERS.into_iter().flat_map(move |order| {

@@ -55,6 +55,16 @@ impl Vmdk {
         Self::read(head, file_len).map_err(|error| error.of(NAME))
     }
 
+    /// For a target that takes the disk in order: refuses a stream whose grains are not in that order, and gives the zeros
+    /// between them with each grain. Without it they are known at the end only.
+    #[must_use]
+    pub fn in_order(mut self) -> Self {
+        if let Walk::Stream(stream) = &mut self.walk {
+            stream.in_order();
+        }
+        self
+    }
+
     fn read(head: &[u8], file_len: Option<u64>) -> Result<Self> {
         if let Some(error) = delta::refuse(head) {
             return Err(error);

@@ -29,6 +29,8 @@ pub(super) struct Stream {
     ended: Option<End>,
     /// The end of the last grain.
     end: u64,
+    /// Where grains must come in the order of the disk, the first that may come now.
+    next: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +64,13 @@ impl Stream {
             footer: Footer::Missing,
             ended: None,
             end: 0,
+            next: None,
         })
+    }
+
+    /// Refuses grains that are not in the order of the disk, and so knows at each that what lies before it is zeros.
+    pub fn in_order(&mut self) {
+        self.next = Some(0);
     }
 
     /// Asks for the directory when it is in front, and for the first marker.
@@ -111,10 +119,10 @@ impl Stream {
             )));
         }
         let header = &self.header;
-        self.seen.gaps(header.grains(), |first, behind| {
-            let (start, end) = header.guest(first, behind);
-            found.extent(Extent { guest: GuestOffset(start), len: end - start, body: Body::Zero });
-        });
+        match self.next {
+            Some(next) => zeros(header, next, header.grains(), found),
+            None => self.seen.gaps(header.grains(), |first, behind| zeros(header, first, behind, found)),
+        }
         Ok(())
     }
 
@@ -174,6 +182,13 @@ impl Stream {
         if !self.seen.insert(grain).map_err(|error| error.at(at))? {
             return Err(corrupt(format!("sector {lba} of the disk is given twice")).at(at));
         }
+        if let Some(next) = &mut self.next {
+            if grain < *next {
+                return Err(late(lba).at(at));
+            }
+            zeros(header, *next, grain, found);
+            *next = grain + 1;
+        }
         self.marked.add(grain, at / SECTOR);
         let (start, end) = header.guest(grain, grain + 1);
         let data = at + GRAIN_PREFIX;
@@ -212,6 +227,12 @@ impl Stream {
     }
 }
 
+/// Gives a run of grains that reads as zeros.
+fn zeros(header: &Header, first: u64, behind: u64, found: &mut Found) {
+    let (start, end) = header.guest(first, behind);
+    found.extent(Extent { guest: GuestOffset(start), len: end - start, body: Body::Zero });
+}
+
 /// Asks for the marker at `at`. The file may end there.
 fn marker_at(at: u64, found: &mut Found) -> Result<()> {
     found.page(Page { at: HostOffset(at), len: 512, min: 0, tag: tag::MARKER, index: 0 })
@@ -245,6 +266,14 @@ fn tail(page: &Page, bytes: &[u8], found: &mut Found) -> Result<()> {
 fn is_zero(bytes: &[u8]) -> bool {
     let (blocks, rest) = bytes.as_chunks::<64>();
     blocks.iter().all(|block| block.iter().fold(0, |all, byte| all | byte) == 0) && rest.iter().all(|&byte| byte == 0)
+}
+
+fn late(lba: u64) -> Error {
+    let message = format!(
+        "sector {lba} of the disk comes behind later ones, and this target takes a disk in order only; make a qcow2 of it: \
+         qemu-img convert -O qcow2"
+    );
+    Error::new(Kind::Unsupported, message)
 }
 
 fn finished() -> Error {

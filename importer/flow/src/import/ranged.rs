@@ -59,7 +59,7 @@ impl Import<'_> {
         }
         plan.end_ranged(&mut ops)?;
         pool.submit(&mut ops)?;
-        let image = describe(&plan, Vec::new(), Some(plan.allocated()));
+        let image = describe(plan.format(), Vec::new(), Some(plan.allocated()));
         let size = image.virtual_size.ok_or_else(|| Error::new(Kind::Ours, "the image has no size"))?;
         let written = pool.finish()?.finish(size)?;
         Ok(Outcome {
@@ -74,9 +74,9 @@ impl Import<'_> {
     }
 
     /// Reads pages until there are none or the window is full.
-    fn read_pages(&mut self, plan: &mut Plan, ops: &mut Vec<Op>) -> Result<()> {
+    pub(super) fn read_pages(&mut self, plan: &mut dyn Paged, ops: &mut Vec<Op>) -> Result<()> {
         loop {
-            let batch = plan.page_batch();
+            let batch = plan.page_batch()?;
             if batch.is_empty() {
                 return Ok(());
             }
@@ -113,7 +113,7 @@ impl Import<'_> {
             plan.forget_data();
             ops.clear();
         }
-        Ok(describe(&plan, Vec::new(), stored.or(Some(plan.allocated()))))
+        Ok(describe(plan.format(), Vec::new(), stored.or(Some(plan.allocated()))))
     }
 
     /// How much of the data found so far is in no hole.
@@ -122,8 +122,27 @@ impl Import<'_> {
     }
 }
 
+/// A plan that asks for pages.
+pub(super) trait Paged {
+    /// The next pages, in the order of the file; none when it has enough.
+    fn page_batch(&mut self) -> Result<Vec<Page>>;
+
+    /// The bytes of one of them.
+    fn supply(&mut self, page: &Page, bytes: &[u8], ops: &mut Vec<Op>) -> Result<()>;
+}
+
+impl Paged for Plan {
+    fn page_batch(&mut self) -> Result<Vec<Page>> {
+        Ok(Self::page_batch(self))
+    }
+
+    fn supply(&mut self, page: &Page, bytes: &[u8], ops: &mut Vec<Op>) -> Result<()> {
+        Ok(Self::supply(self, page, bytes, ops)?)
+    }
+}
+
 /// A stream of ranges that is shorter than they are.
-fn ended(at: u64) -> Error {
+pub(super) fn ended(at: u64) -> Error {
     Error::new(Kind::Transient, format!("the source ends at offset {at:#x} though it was longer; try again"))
 }
 

@@ -13,7 +13,8 @@ use crate::{Error, Kind, Result, Stream};
 
 impl Import<'_> {
     pub(super) fn streamed(self, opened: Unwrapped, account: Account, pool: Pool) -> Result<Outcome> {
-        let reader = reader(&opened.head, self.inner_len(&opened), Access::Streamed)?;
+        let access = if pool.sink().ordered() { Access::InOrder } else { Access::Streamed };
+        let reader = reader(&opened.head, self.inner_len(&opened), access)?;
         if let Reader::Raw { cdrom } = reader
             && opened.wrappers.is_empty()
             && self.source.ranges()
@@ -96,7 +97,7 @@ impl Import<'_> {
             pool.sink().prepare(plan.geometry().and_then(|geometry| geometry.virtual_size))?;
         }
         pool.submit(&mut ops)?;
-        let image = describe(&plan, wrappers, Some(plan.allocated()));
+        let image = describe(plan.format(), wrappers, Some(plan.allocated()));
         let size = image.virtual_size.ok_or_else(|| Error::new(Kind::Ours, "the image has no size"))?;
         let written = pool.finish()?.finish(size)?;
         let mode = match (plan.pass(), plan.spilled()) {
@@ -139,6 +140,6 @@ impl Import<'_> {
             // The file ended before its size was known: this says where.
             plan.end_pass(&mut ops)?;
         }
-        Ok(describe(&plan, wrappers, None))
+        Ok(describe(plan.format(), wrappers, None))
     }
 }

@@ -1,6 +1,7 @@
 //! Sources and checks that the pipeline tests share.
 #![allow(clippy::expect_used, reason = "in a test, that is the failure")]
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -76,9 +77,12 @@ impl Stream for Chunks {
 
 /// How a test reads an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(dead_code, reason = "each test knows some of them")]
 pub enum Way {
     /// At any offset.
     Ranged,
+    /// At any offset, for a target that takes the disk in order.
+    InOrder,
     /// In order, as often as needed, in pieces of at most so many bytes.
     Again(u64),
     /// Once, in order, of unknown length.
@@ -94,6 +98,33 @@ pub fn tight(directory: &Path) -> Settings {
 struct Recorder {
     file: Box<FileSink>,
     writes: Arc<Mutex<Vec<Range<u64>>>>,
+    /// Where it takes the disk in order, what has its turn.
+    turn: Option<Mutex<Turn>>,
+}
+
+/// What comes next, and zeros that were told of before their turn, as streams do.
+#[derive(Default)]
+struct Turn {
+    next: u64,
+    zeros: BTreeMap<u64, u64>,
+}
+
+impl Recorder {
+    fn turn(&self, at: u64, len: u64, zeros: bool) -> Result<()> {
+        let Some(turn) = &self.turn else { return Ok(()) };
+        let Turn { next, zeros: early } = &mut *turn.lock().expect("no writer panics");
+        if zeros && at > *next {
+            early.insert(at, len);
+        } else if at == *next {
+            *next += len;
+        } else {
+            return Err(Error::new(Kind::Ours, format!("{at:#x} comes instead of {next:#x}")));
+        }
+        while let Some(len) = early.remove(next) {
+            *next += len;
+        }
+        Ok(())
+    }
 }
 
 impl Sink for Recorder {
@@ -101,7 +132,12 @@ impl Sink for Recorder {
         self.file.prepare(size)
     }
 
+    fn ordered(&self) -> bool {
+        self.turn.is_some()
+    }
+
     fn write(&self, at: u64, bytes: &[u8]) -> Result<()> {
+        self.turn(at, bytes.len() as u64, false)?;
         self.writes.lock().expect("no writer panics").push(at..at + bytes.len() as u64);
         self.file.write(at, bytes)
     }
@@ -111,10 +147,12 @@ impl Sink for Recorder {
     }
 
     fn zero(&self, at: u64, len: u64) -> Result<()> {
+        self.turn(at, len, true)?;
         self.file.zero(at, len)
     }
 
     fn finish(self: Box<Self>, size: u64) -> Result<Written> {
+        self.turn(size, 0, false)?;
         self.file.finish(size)
     }
 
@@ -140,15 +178,18 @@ pub fn import_recorded(
     settings: &Settings,
 ) -> Result<(Outcome, PathBuf, Vec<Range<u64>>)> {
     let mut source: Box<dyn Source> = match way {
-        Way::Ranged => Box::new(FileSource::open(path)?),
+        Way::Ranged | Way::InOrder => Box::new(FileSource::open(path)?),
         Way::Again(largest) => Box::new(Chunked::new(path, largest, true, largest % 2 == 0)),
         Way::Once(largest) => Box::new(Chunked::new(path, largest, false, false)),
     };
     let target = directory.join("imported.raw");
     let file = Box::new(FileSink::create(&target, Options::default())?);
     let writes = Arc::new(Mutex::default());
-    let sink = Box::new(Recorder { file, writes: Arc::clone(&writes) });
-    let outcome = import(&mut *source, sink, settings, Arc::default())?;
+    let turn = (way == Way::InOrder).then(Mutex::default);
+    // Several threads overtake each other: no threads but one.
+    let settings = Settings { threads: if turn.is_some() { 0 } else { settings.threads }, ..settings.clone() };
+    let sink = Box::new(Recorder { file, writes: Arc::clone(&writes), turn });
+    let outcome = import(&mut *source, sink, &settings, Arc::default())?;
     let mut writes = std::mem::take(&mut *writes.lock().expect("no writer panics"));
     writes.sort_unstable_by_key(|range| range.start);
     Ok((outcome, target, writes))

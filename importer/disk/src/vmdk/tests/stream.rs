@@ -299,3 +299,48 @@ fn zeros_are_joined() {
     // All but the grain is given up: header and descriptor, and the padding of the grain.
     assert!(walked.skips.contains(&(0, 4 * 512)), "{:?}", walked.skips);
 }
+
+/// What a stream gives, page after page, to a target that takes the disk in order.
+fn in_order(image: &[u8]) -> Result<Vec<crate::Extent>> {
+    Ok(walk(&mut open(image, None)?.in_order(), image, Order::Forward, true)?.extents)
+}
+
+#[test]
+fn zeros_come_with_the_grain_behind_them_when_order_is_asked_for() {
+    for disk in disks() {
+        for image in [build::stream_front(&disk), build::stream_behind(&disk).0] {
+            let mut at = 0;
+            for extent in in_order(&image).unwrap() {
+                assert_eq!(extent.guest.0, at);
+                at = extent.end();
+            }
+            assert_eq!(at, disk.len() as u64);
+        }
+    }
+}
+
+#[test]
+fn grains_out_of_order_are_refused_when_order_is_asked_for() {
+    let disk = build::disk(40, &[1, 5]);
+    let mut image = build::stream_front(&disk);
+    let grains: Vec<_> = in_order(&image)
+        .unwrap()
+        .into_iter()
+        .filter_map(|extent| match extent.body {
+            Body::Packed { at, .. } => Some(at.0 as usize - 12),
+            _ => None,
+        })
+        .collect();
+    // Both speak of the other's place: markers and tables still agree on one disk, its grains are swapped.
+    let [one, other] = grains[..] else { panic!("{grains:?}") };
+    for (marker, lba) in [(one, 5 * GRAIN / SECTOR), (other, GRAIN / SECTOR)] {
+        put64(&mut image, marker, lba as u64);
+    }
+    let table = get32(&image, get64(&image, at::DIRECTORY) as usize * SECTOR) as usize * SECTOR;
+    put32(&mut image, table + 4, (other / SECTOR) as u32);
+    put32(&mut image, table + 5 * 4, (one / SECTOR) as u32);
+    assert!(assemble(&image, Order::Forward).is_ok());
+    let error = in_order(&image).unwrap_err();
+    assert_eq!(error.kind(), Kind::Unsupported);
+    assert!(error.to_string().contains("takes a disk in order only"), "{error}");
+}
