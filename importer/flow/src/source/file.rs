@@ -114,8 +114,9 @@ impl Source for FileSource {
         while stream.at < stream.end {
             let hole = stream.hole()?;
             if hole == 0 {
-                stored += stream.data_until - stream.at;
-                stream.at = stream.data_until;
+                let until = stream.data.end.min(stream.end);
+                stored += until - stream.at;
+                stream.at = until;
             }
             stream.at += hole;
         }
@@ -169,7 +170,13 @@ impl Stream for Parts {
                 return Ok(Some(piece));
             }
             let Some(range) = self.ranges.next() else { return Ok(None) };
-            self.part = Some(FileStream::new(&self.object, range)?);
+            let before = self.part.take().map_or(0..0, |part| part.data);
+            let mut part = FileStream::new(&self.object, range)?;
+            // To look for the next hole may cost milliseconds, and ranges may be small and many.
+            if before.contains(&part.at) {
+                part.data = before;
+            }
+            self.part = Some(part);
         }
     }
 }
@@ -206,14 +213,14 @@ struct FileStream {
     object: Arc<Object>,
     at: u64,
     end: u64,
-    /// No hole begins before this.
-    data_until: u64,
+    /// A range of the file in which there is no hole. It may end beyond this part.
+    data: Range<u64>,
 }
 
 impl FileStream {
     fn new(object: &Arc<Object>, range: Range<u64>) -> Result<Self> {
         object.unchanged()?;
-        Ok(Self { object: Arc::clone(object), at: range.start, end: range.end, data_until: range.start })
+        Ok(Self { object: Arc::clone(object), at: range.start, end: range.end, data: range.start..range.start })
     }
 
     /// The length of the hole at the current offset; 0 if there is data, whose end is then known.
@@ -229,7 +236,7 @@ impl FileStream {
             }
             // It does not know of holes.
             Err(_) => {
-                self.data_until = self.end;
+                self.data = 0..u64::MAX;
                 return Ok(0);
             }
             Ok(data) => data.min(self.end),
@@ -239,7 +246,7 @@ impl FileStream {
         }
         let hole = seek(rustix::fs::SeekFrom::Hole(self.at)).unwrap_or(self.end);
         // At least one byte is data, whatever the file system says.
-        self.data_until = hole.clamp(self.at.saturating_add(1), self.end);
+        self.data = self.at..hole.max(self.at.saturating_add(1));
         Ok(0)
     }
 
@@ -247,7 +254,7 @@ impl FileStream {
     ///
     /// Each has fresh memory: an allocator told to give none back made this no faster, so a pool would not either.
     fn read(&mut self) -> Result<Bytes> {
-        let want = usize::try_from(self.data_until - self.at).unwrap_or(usize::MAX).min(BLOCK);
+        let want = usize::try_from(self.data.end.min(self.end) - self.at).unwrap_or(usize::MAX).min(BLOCK);
         let mut block = Vec::with_capacity(want);
         while block.len() < want {
             let at = self.at + block.len() as u64;
@@ -270,11 +277,10 @@ impl Stream for FileStream {
             self.object.unchanged()?;
             return Ok(None);
         }
-        if self.at >= self.data_until {
+        if self.at >= self.data.end {
             let hole = self.hole()?;
             if hole > 0 {
                 self.at += hole;
-                self.data_until = self.at;
                 return Ok(Some(Piece::Hole(hole)));
             }
         }

@@ -54,10 +54,29 @@ fn any_range_is_what_it_is_in_the_file() {
     let (file, expected) = sparse();
     let mut source = FileSource::open(file.path()).unwrap();
     let len = expected.len() as u64;
-    for range in [0..0, 0..1, 4999..5001, 1 << 20..(3 << 20) + 1, (3 << 20) - 1..len, len - 50..len, len..len] {
+    let mut ranges = vec![
+        0..0,
+        0..1,
+        4999..5001,
+        1 << 20..(3 << 20) + 1,
+        (3 << 20) - 1..len,
+        len - 50..len,
+        len..len,
+        3 << 20..4 << 20,
+    ];
+    let part = |range: &Range<u64>| {
+        expected[usize::try_from(range.start).unwrap()..usize::try_from(range.end).unwrap()].to_vec()
+    };
+    for range in &ranges {
         let (bytes, _) = collect(source.range(range.clone()).unwrap()).unwrap();
-        let (start, end) = (usize::try_from(range.start).unwrap(), usize::try_from(range.end).unwrap());
-        assert!(bytes == expected[start..end], "{range:?}");
+        assert!(bytes == part(range), "{range:?}");
+    }
+    // Side by side, up and down, what is known of one part says nothing wrong of the next.
+    for _ in 0..2 {
+        let (bytes, holes) = collect(source.read(ranges.clone()).unwrap()).unwrap();
+        assert!(bytes == ranges.iter().flat_map(part).collect::<Vec<_>>(), "{ranges:?}");
+        assert!(holes > 2 << 20);
+        ranges.reverse();
     }
     assert_eq!(source.range(0..len + 1).err().unwrap().kind(), Kind::Ours);
 }
