@@ -8,7 +8,7 @@ use importer_flow::{Algorithm, Checksum};
 use crate::credentials::Secret;
 use crate::size::Size;
 
-/// Brings a virtual machine's disk image to a file or a block device, in one pass.
+/// Brings a virtual machine's disk image to a file, a block device or a registry, in one pass.
 #[derive(Debug, Parser)]
 #[command(name = "importer", version, after_help = EXAMPLES)]
 pub struct Args {
@@ -20,26 +20,28 @@ pub struct Args {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Copy an image to a raw disk
+    /// Copy an image to a raw disk, or to a registry
     ///
     /// The image may be qcow2, VMDK, VHD, VHDX, VDI, QED, Parallels, ISO or raw, inside gzip, xz, zstd, bzip2, lz4, tar
     /// or OVA. What it is is found out by its content, never by its name.
-    Copy(Copy),
+    Copy(Box<Copy>),
     /// Say what an image is, reading only its metadata
-    Inspect(Inspect),
+    Inspect(Box<Inspect>),
 }
 
-/// Copy an image to a raw disk.
+/// Copy an image to a raw disk, or to a registry.
 #[derive(Debug, Parser)]
 #[command(after_help = EXAMPLES)]
 pub struct Copy {
-    /// Where the image is: an http(s) URL, s3://BUCKET/KEY, gs://BUCKET/KEY, oci:FOLDER[:NAME],
-    /// oci-archive:FILE[:NAME], a path, or - for standard input
+    /// Where the image is: an http(s) URL, docker://HOST/REPOSITORY[:TAG][@DIGEST], s3://BUCKET/KEY,
+    /// gs://BUCKET/KEY, oci:FOLDER[:NAME], oci-archive:FILE[:NAME], a path, or - for standard input
     pub source: String,
-    /// Where the disk goes: a file, a block device, or null: to decode and verify only
+    /// Where the disk goes: a file, a block device, docker://HOST/REPOSITORY:TAG, or null: to decode and verify only
     pub target: String,
     #[command(flatten)]
     pub from: From,
+    #[command(flatten)]
+    pub to: To,
     /// Grow the disk to this size (a file only; never shrinks): 10Gi, 20G, bytes
     #[arg(long, value_name = "SIZE")]
     pub size: Option<Size>,
@@ -97,14 +99,79 @@ impl std::convert::From<&str> for List {
 /// Say what an image is.
 #[derive(Debug, Parser)]
 pub struct Inspect {
-    /// Where the image is: an http(s) URL, s3://BUCKET/KEY, gs://BUCKET/KEY, oci:FOLDER[:NAME],
-    /// oci-archive:FILE[:NAME], a path, or - for standard input
+    /// Where the image is: an http(s) URL, docker://HOST/REPOSITORY[:TAG][@DIGEST], s3://BUCKET/KEY,
+    /// gs://BUCKET/KEY, oci:FOLDER[:NAME], oci-archive:FILE[:NAME], a path, or - for standard input
     pub source: String,
     #[command(flatten)]
     pub from: From,
     /// Write JSON
     #[arg(long)]
     pub json: bool,
+}
+
+/// How an image is stored in a registry.
+#[derive(Debug, Parser)]
+pub struct To {
+    /// What to store: keep the image as it is, without its wrappers, or make a raw disk of it; else qcow2 is kept and all
+    /// others become raw
+    #[arg(long = "as", value_name = "WHAT", help_heading = TARGETS)]
+    pub stored_as: Option<As>,
+    /// How to store the layer; else a raw disk is compressed and an image that is kept is not
+    #[arg(long, value_name = "HOW", help_heading = TARGETS)]
+    pub layer: Option<Stored>,
+    /// Trust the certificates in this file or folder too (PEM)
+    #[arg(long, value_name = "FILE", help_heading = TARGETS)]
+    pub target_ca: Vec<PathBuf>,
+    /// Trust any certificate of the target
+    #[arg(long, help_heading = TARGETS)]
+    pub target_insecure: bool,
+    /// Send this header to the target
+    #[arg(long, value_name = "K: V", help_heading = TARGETS)]
+    pub target_header: Vec<Secret>,
+    /// User of the target [env: MILLRACE_TARGET_USER]
+    #[arg(long, value_name = "NAME", help_heading = TARGETS)]
+    pub target_user: Option<String>,
+    /// File with the password for the target [env: MILLRACE_TARGET_PASSWORD]
+    #[arg(long, value_name = "FILE", help_heading = TARGETS)]
+    pub target_password_file: Option<PathBuf>,
+    /// Credentials for the target, as docker login leaves them [env: REGISTRY_AUTH_FILE, DOCKER_CONFIG]
+    #[arg(long, value_name = "FILE", help_heading = TARGETS)]
+    pub target_auth_file: Option<PathBuf>,
+}
+
+impl To {
+    /// One of these options that was given.
+    pub fn given(&self) -> Option<&'static str> {
+        let options = [
+            ("--as", self.stored_as.is_some()),
+            ("--layer", self.layer.is_some()),
+            ("--target-ca", !self.target_ca.is_empty()),
+            ("--target-insecure", self.target_insecure),
+            ("--target-header", !self.target_header.is_empty()),
+            ("--target-user", self.target_user.is_some()),
+            ("--target-password-file", self.target_password_file.is_some()),
+            ("--target-auth-file", self.target_auth_file.is_some()),
+        ];
+        options.iter().find(|(_, given)| *given).map(|(option, _)| *option)
+    }
+}
+
+/// What to store in a registry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum As {
+    /// A raw disk
+    Raw,
+    /// The image as it is
+    Keep,
+}
+
+/// How to store a layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Stored {
+    /// Compressed in frames that can be read in any order
+    Zstd,
+    /// As it is
+    Plain,
 }
 
 /// How to read the source.
@@ -137,6 +204,10 @@ pub struct From {
     /// AWS_SESSION_TOKEN]
     #[arg(long, value_name = "FILE")]
     pub password_file: Option<PathBuf>,
+    /// Credentials for docker://, as docker login leaves them; for gs://, the service account of Google (JSON)
+    /// [env: REGISTRY_AUTH_FILE, DOCKER_CONFIG; GOOGLE_APPLICATION_CREDENTIALS]
+    #[arg(long, value_name = "FILE")]
+    pub auth_file: Option<PathBuf>,
     /// Go through this proxy: http, https, socks5 or socks5h; none if empty [env: http_proxy, https_proxy, all_proxy]
     #[arg(long, value_name = "URL")]
     pub proxy: Option<Secret>,
@@ -173,9 +244,6 @@ pub struct Store {
     /// Use no credentials, whatever the environment has
     #[arg(long, conflicts_with_all = ["user", "auth_file"], help_heading = STORES)]
     pub anonymous: bool,
-    /// Service account of Google (JSON) [env: GOOGLE_APPLICATION_CREDENTIALS]
-    #[arg(long, value_name = "FILE", help_heading = STORES)]
-    pub auth_file: Option<PathBuf>,
 }
 
 impl Store {
@@ -186,7 +254,6 @@ impl Store {
             ("--region", self.region.is_some()),
             ("--path-style", self.path_style != PathStyle::Auto),
             ("--anonymous", self.anonymous),
-            ("--auth-file", self.auth_file.is_some()),
         ];
         options.iter().find(|(_, given)| *given).map(|(option, _)| *option)
     }
@@ -225,6 +292,8 @@ Examples:
   importer copy --checksum-url SHA256SUMS https://mirror.example/f41.raw.xz f41.raw
   importer copy --disk data.vmdk appliance.ova data.raw
   zstd -dc backup.zst | importer copy - /dev/sdb
+  importer copy docker://quay.io/containerdisks/fedora:41 fedora.raw --platform linux/arm64
+  importer copy jammy.img docker://registry.lan/images/jammy:v1
   importer copy --endpoint https://minio.lan:9000 s3://images/jammy.img disk.raw
   importer inspect https://cloud.example/jammy.img --json
 
@@ -237,4 +306,5 @@ Environment, where no option says otherwise:
   SSL_CERT_FILE, SSL_CERT_DIR             the certificates of the system
   MILLRACE_LOG                            what to log: debug, trace";
 
+const TARGETS: &str = "Registries as the target (docker://)";
 const STORES: &str = "Object stores (s3://, gs://)";

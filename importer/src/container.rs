@@ -2,48 +2,51 @@
 
 use std::path::Path;
 
+use importer_flow::registry::Registry;
 use importer_flow::source::ContainerSource;
-use importer_flow::source::container::{Platform, Reading, layout};
-use importer_flow::{Error, Kind, Result, Source};
+use importer_flow::source::container::{Reading, layout, pulled};
+use importer_flow::{Result, Source};
 
 use crate::args::From;
+use crate::{registry, source};
 
 /// The kinds of places that hold images of layers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place<'a> {
+    /// A registry, by a reference.
+    Registry(&'a str),
     /// A folder or an archive, and what is behind it.
     Layout(&'a str),
 }
 
 /// What kind of place `name` means; `None` for what holds no images of layers.
 pub fn place(name: &str) -> Option<Place<'_>> {
+    if registry::reference(name).is_some() {
+        return Some(Place::Registry(name));
+    }
     let layout = name.strip_prefix("oci-archive:").or_else(|| name.strip_prefix("oci:"));
     layout.map(Place::Layout)
 }
 
 /// The file or folder that a name stands for, where it is one of an image of layers.
 pub fn path(name: &str) -> Option<&Path> {
-    let Place::Layout(rest) = place(name)?;
-    Some(split(rest).0)
+    match place(name)? {
+        Place::Layout(rest) => Some(split(rest).0),
+        Place::Registry(_) => None,
+    }
 }
 
 /// Opens the image at `place`.
 pub fn open(place: Place<'_>, from: &From, reading: Reading) -> Result<Box<dyn Source>> {
-    let platform = platform(from)?;
+    let platform = source::platform(from)?;
     let image = match place {
+        Place::Registry(name) => pulled(&registry::source(from)?, &Registry::reference(name)?, platform.as_ref())?,
         Place::Layout(rest) => {
             let (path, reference) = split(rest);
             layout(path, reference, platform.as_ref())?
         }
     };
     Ok(Box::new(ContainerSource::new(image, from.disk.clone(), reading)?))
-}
-
-/// The platform that was asked for.
-fn platform(from: &From) -> Result<Option<Platform>> {
-    let parse =
-        |text: &String| Platform::parse(text).map_err(|error| Error::new(Kind::Usage, format!("--platform: {error}")));
-    from.platform.as_ref().map(parse).transpose()
 }
 
 /// Cuts `PATH[:REFERENCE]` or `PATH@DIGEST`. A path that exists as it stands has no reference.

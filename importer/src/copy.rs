@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use importer_flow::checksum::listed;
-use importer_flow::sink::{self, Claim, Left, NullSink, Options};
+use importer_flow::sink::{self, Claim, Left, NullSink, Options, Pushed, Receipt};
 use importer_flow::source::container::Reading;
 use importer_flow::{Error, Kind, Outcome, Progress, Result, Sink, import};
 
@@ -16,7 +16,7 @@ use crate::args::{Copy, List, Show};
 use crate::progress::Watch;
 use crate::report::Report;
 use crate::signals::{self, Signal};
-use crate::{places, report, size, source};
+use crate::{places, registry, report, size, source};
 
 /// Copies, and reports also when it fails. Does not return when a signal asked the program to end.
 pub fn run(args: &Copy) -> Result<()> {
@@ -27,12 +27,13 @@ pub fn run(args: &Copy) -> Result<()> {
         progress: Arc::default(),
         claim: Mutex::default(),
         watch: Mutex::default(),
+        pushed: Mutex::default(),
     };
     let mut result = job.wait();
     let elapsed = job.started.elapsed();
     if let Some(path) = &args.report {
         let report = match &result {
-            Ok(outcome) => Report::succeeded(&args.target, outcome, elapsed),
+            Ok(outcome) => Report::succeeded(&args.target, outcome, job.pushed(), elapsed),
             Err(error) => Report::failed(error, job.progress.received(), elapsed),
         };
         // The disk is what counts: a report that can't be written does not undo a copy, but it is not hushed up either.
@@ -62,6 +63,8 @@ struct Job<'a> {
     /// On the target, as soon as there is one.
     claim: Mutex<Claim>,
     watch: Mutex<Option<Watch>>,
+    /// What was pushed, once it is.
+    pushed: Mutex<Option<Receipt>>,
 }
 
 /// What ends a copy.
@@ -130,7 +133,8 @@ impl Job<'_> {
             let mut claim = lock(&self.claim);
             // That of the attempt before may hold a lock on the target.
             *claim = Claim::default();
-            let sink = target(args)?;
+            let (sink, pushed) = target(args)?;
+            *lock(&self.pushed) = pushed;
             *claim = sink.claim();
             sink
         };
@@ -156,6 +160,11 @@ impl Job<'_> {
             }
         }
         result
+    }
+
+    /// What was pushed, if something was.
+    fn pushed(&self) -> Option<Pushed> {
+        lock(&self.pushed).as_ref()?.get().cloned()
     }
 
     fn stop_watch(&self) {
@@ -203,26 +212,36 @@ fn is_null(target: &str) -> bool {
     target == "null:"
 }
 
-fn target(args: &Copy) -> Result<Box<dyn Sink>> {
+/// The sink, and for a registry what will be pushed.
+fn target(args: &Copy) -> Result<(Box<dyn Sink>, Option<Receipt>)> {
+    if let Some(reference) = registry::reference(&args.target) {
+        let (sink, pushed) = registry::sink(args, &reference?)?;
+        return Ok((sink, Some(pushed)));
+    }
+    if let Some(option) = args.to.given() {
+        return Err(Error::new(Kind::Usage, format!("{option} is for targets in a registry, and the target is none")));
+    }
     let options = Options { size: args.size.map(|size| size.0), preallocate: args.preallocate, resume: args.resume };
     if is_null(&args.target) {
         if args.resume {
             return Err(Error::new(Kind::Usage, "--resume needs a target that keeps something; null: does not"));
         }
-        return Ok(Box::new(NullSink::default()));
+        return Ok((Box::new(NullSink::default()), None));
     }
     match args.target.split_once(':') {
         Some((scheme, rest)) if rest.starts_with("//") => Err(Error::new(
             Kind::Usage,
-            format!("targets of the kind {scheme}:// can't be written; a file, a block device and null: can"),
+            format!(
+                "targets of the kind {scheme}:// can't be written; docker://, a file, a block device and null: can"
+            ),
         )),
-        _ => sink::create(Path::new(&args.target), options),
+        _ => Ok((sink::create(Path::new(&args.target), options)?, None)),
     }
 }
 
 /// Beside a file; elsewhere the system's place for large temporary files does.
 fn spool_directory(target: &str) -> Option<std::path::PathBuf> {
-    if Path::new(target).starts_with("/dev") || is_null(target) {
+    if Path::new(target).starts_with("/dev") || is_null(target) || registry::reference(target).is_some() {
         return None;
     }
     let parent = Path::new(target).parent()?;

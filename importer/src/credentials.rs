@@ -39,6 +39,13 @@ pub struct Credentials {
 }
 
 impl Credentials {
+    /// Only headers.
+    pub fn of_headers(given: &[Secret]) -> Result<Self> {
+        let parse =
+            |line: &Secret| header(&line.0).ok_or_else(|| usage("a header has no name; write it as 'Name: value'"));
+        Ok(Self { headers: given.iter().map(parse).collect::<Result<_>>()?, ..Self::default() })
+    }
+
     /// What the options say, and what the environment says of things that no option speaks of. No error repeats a value.
     pub fn gather(from: &From, env: impl Fn(&str) -> Option<String>) -> Result<Self> {
         let mut headers = Vec::new();
@@ -62,6 +69,11 @@ impl Credentials {
             _ => Ok(Self { headers, user, password }),
         }
     }
+}
+
+/// The password in a file.
+pub fn password(path: &Path) -> Result<String> {
+    read(path)
 }
 
 /// The headers in a file, or those in a folder whose files are named like headers, as a Secret is mounted.

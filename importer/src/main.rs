@@ -8,6 +8,7 @@ mod inspect;
 mod object_store;
 mod places;
 mod progress;
+mod registry;
 mod report;
 mod signals;
 mod size;

@@ -21,7 +21,7 @@ pub fn object(name: &str, from: &From, environment: impl Fn(&str) -> Option<OsSt
 }
 
 fn s3(name: &str, from: &From, environment: &Environment<'_>) -> Result<S3> {
-    if from.store.auth_file.is_some() {
+    if from.auth_file.is_some() {
         return Err(usage("--auth-file is for gs://; s3:// takes --user and --password-file"));
     }
     let endpoint = match &from.store.endpoint {
@@ -68,7 +68,7 @@ fn gcs(name: &str, from: &From, environment: &Environment<'_>) -> Result<Gcs> {
         return Err(usage(format!("{option} is not for gs://: {hint}")));
     }
     let emulator = environment.get("STORAGE_EMULATOR_HOST")?;
-    let account = match (&from.store.auth_file, environment.get("GOOGLE_APPLICATION_CREDENTIALS")?) {
+    let account = match (&from.auth_file, environment.get("GOOGLE_APPLICATION_CREDENTIALS")?) {
         _ if from.store.anonymous => None,
         (Some(path), _) => Some(account(path, "--auth-file")?),
         // As in Google's libraries: an emulator is not shown the key of a real account.

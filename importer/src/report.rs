@@ -5,6 +5,7 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
+use importer_flow::sink::Pushed;
 use importer_flow::{Error, FeatureValue, Image, Outcome};
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -56,6 +57,8 @@ struct Target {
     bytes_written: u64,
     size: u64,
     reference: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    digest: Option<String>,
 }
 
 /// What `inspect --json` shows.
@@ -68,7 +71,7 @@ pub struct Inspected {
 
 impl Report {
     /// The report of a copy to `target` that is complete.
-    pub fn succeeded(target: &str, outcome: &Outcome, elapsed: Duration) -> Self {
+    pub fn succeeded(target: &str, outcome: &Outcome, pushed: Option<Pushed>, elapsed: Duration) -> Self {
         let bytes = outcome.source_bytes;
         Self {
             outcome: "succeeded",
@@ -77,7 +80,8 @@ impl Report {
             target: Some(Target {
                 bytes_written: outcome.bytes_written,
                 size: outcome.target_size,
-                reference: target.to_owned(),
+                reference: pushed.as_ref().map_or(target, |pushed| &pushed.reference).to_owned(),
+                digest: pushed.map(|pushed| pushed.digest),
             }),
             mode: Some(outcome.mode.name()),
             resumed_from: outcome.resumed_from,

@@ -3,13 +3,15 @@
 use std::env;
 use std::path::Path;
 
+use importer_flow::registry::Platform;
 use importer_flow::source::container::Reading;
 use importer_flow::source::{FileSource, HttpConfig, HttpSource, Proxies, Retry, StdinSource, same_origin};
 use importer_flow::{Error, Kind, Result, Settings, Source};
 
 use crate::args::From;
+use crate::container::{self, Place};
 use crate::credentials::Credentials;
-use crate::{container, object_store};
+use crate::object_store;
 
 /// Opens the source that `name` means. A name with `://` is a URL, `oci:` and `oci-archive:` stand
 /// in front of the path of an OCI layout, `-` is standard input, anything else a path.
@@ -17,6 +19,11 @@ pub fn open(name: &str, from: &From, reading: Reading) -> Result<Box<dyn Source>
     let store = name.get(..5).is_some_and(|start| ["s3://", "gs://"].iter().any(|it| start.eq_ignore_ascii_case(it)));
     if let Some(option) = from.store.given().filter(|_| !store) {
         return Err(Error::new(Kind::Usage, format!("{option} is for s3:// and gs://, and the source is neither")));
+    }
+    let google = name.get(..5).is_some_and(|start| start.eq_ignore_ascii_case("gs://"));
+    let registry = matches!(container::place(name), Some(Place::Registry(_)));
+    if from.auth_file.is_some() && !google && !registry {
+        return Err(Error::new(Kind::Usage, "--auth-file is for docker:// and gs://, and the source is neither"));
     }
     if from.user.is_some() || from.password_file.is_some() {
         // An option that makes no sense is told even if nobody needs it.
@@ -26,7 +33,7 @@ pub fn open(name: &str, from: &From, reading: Reading) -> Result<Box<dyn Source>
         return container::open(place, from, reading);
     }
     if from.platform.is_some() {
-        let message = "--platform is for images of layers (oci:, oci-archive:), and the source is none";
+        let message = "--platform is for images of layers (docker://, oci:, oci-archive:), and the source is none";
         return Err(Error::new(Kind::Usage, message));
     }
     opened(name, from)
@@ -50,7 +57,9 @@ fn opened(name: &str, from: &From) -> Result<Box<dyn Source>> {
         "s3" | "gs" => stored(name, from, config(from)?),
         _ => Err(Error::new(
             Kind::Usage,
-            format!("sources of the kind {scheme}:// can't be read; http://, https://, s3://, gs://, a path and - can"),
+            format!(
+                "sources of the kind {scheme}:// can't be read; http://, https://, docker://, s3://, gs://, a path and - can"
+            ),
         )),
     }
 }
@@ -98,7 +107,15 @@ pub fn settings(from: &From) -> Result<Settings> {
     Ok(Settings { memory, disk: from.disk.clone(), ..Settings::default() })
 }
 
-fn config(from: &From) -> Result<HttpConfig> {
+/// The platform that was asked for.
+pub fn platform(from: &From) -> Result<Option<Platform>> {
+    let parse =
+        |text: &String| Platform::parse(text).map_err(|error| Error::new(Kind::Usage, format!("--platform: {error}")));
+    from.platform.as_ref().map(parse).transpose()
+}
+
+/// What the options say about the web.
+pub fn config(from: &From) -> Result<HttpConfig> {
     let Credentials { headers, user, password } = credentials(from)?;
     let proxy = from.proxy.as_ref().map(|proxy| proxy.0.as_str());
     let proxies =

@@ -1,5 +1,6 @@
 //! One import, from source to sink.
 
+mod kept;
 mod ordered;
 mod ranged;
 mod raw;
@@ -151,6 +152,13 @@ impl Import<'_> {
         let account = Account::new(&self.settings.checksums)?;
         let opened = self.open(&account)?;
         self.check_trailer(&opened)?;
+        if pool.sink().sized()
+            && let Reader::Format(format) = reader(&opened.head, self.inner_len(&opened), Access::Streamed)?
+            && !format.plain()
+            && pool.sink().keeps(format.name())
+        {
+            return self.kept(opened, account, format, pool);
+        }
         let ranged = opened.wrappers.is_empty() && self.source.ranges() && self.settings.checksums.is_empty();
         match self.source.len().filter(|_| ranged) {
             Some(len) => match reader(&opened.head, Some(len), Access::Ranged)? {

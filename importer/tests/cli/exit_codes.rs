@@ -67,7 +67,7 @@ fn a_command_that_makes_no_sense_is_2() {
     let disk = disk.to_str().unwrap();
     fails(&place, "ftp://host/disk", 2, &["ftp://"]);
     fails(&place, "http://", 2, &[]);
-    run(copy(disk, "docker://host/repo:tag").args(["--progress", "none"])).failed(2);
+    run(copy(disk, "ftp://host/disk:tag").args(["--progress", "none"])).failed(2);
     for options in [
         &["--memory", "1Mi"][..],
         &["--memory", "64Mi", "--no-such-option"],

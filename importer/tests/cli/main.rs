@@ -16,6 +16,7 @@ mod object_store;
 mod pages;
 mod program;
 mod qemu_is_wrong;
+mod registry;
 mod report;
 mod resume;
 mod retries;

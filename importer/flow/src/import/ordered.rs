@@ -50,7 +50,9 @@ impl Import<'_> {
             pool.sink().prepare(Some(size))?;
         }
         pool.submit(&mut ops)?;
-        let written = pool.finish()?.finish(size)?;
+        let sink = pool.finish()?;
+        sink.tell(&image);
+        let written = sink.finish(size)?;
         Ok(Outcome {
             image,
             mode: Mode::Ranged,

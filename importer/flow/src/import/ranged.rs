@@ -61,7 +61,9 @@ impl Import<'_> {
         pool.submit(&mut ops)?;
         let image = describe(plan.format(), Vec::new(), Some(plan.allocated()));
         let size = image.virtual_size.ok_or_else(|| Error::new(Kind::Ours, "the image has no size"))?;
-        let written = pool.finish()?.finish(size)?;
+        let sink = pool.finish()?;
+        sink.tell(&image);
+        let written = sink.finish(size)?;
         Ok(Outcome {
             image,
             mode: Mode::Ranged,

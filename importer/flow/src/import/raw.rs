@@ -18,16 +18,26 @@ impl Import<'_> {
     /// Goes on where an earlier import ended, if the trail says so. What that wrote is read back for the checksums, which
     /// so are those of the target, too.
     pub(super) fn raw(
-        self,
+        mut self,
         opened: Unwrapped,
         cdrom: bool,
         mut account: Account,
         pool: Pool,
         trail: Trail,
     ) -> Result<Outcome> {
-        // Up to 512 bytes fewer, if it turns out to be a fixed VHD: a target that just fits is not refused for them.
-        let len = self.inner_len(&opened);
-        pool.sink().prepare(len.map(|len| len.saturating_sub(importer_disk::SECTOR)))?;
+        let mut size = self.inner_len(&opened);
+        let mut opened = opened;
+        if !pool.sink().sized() {
+            // Up to 512 bytes fewer, if it turns out to be a fixed VHD: a target that just fits is not refused for them.
+            size = size.map(|len| len.saturating_sub(importer_disk::SECTOR));
+        } else if let Some(len) = size {
+            size = Some(len.next_multiple_of(importer_disk::SECTOR));
+        } else {
+            let measured;
+            (opened, account, measured) = self.measured(opened, &account)?;
+            size = Some(measured);
+        }
+        pool.sink().prepare(size)?;
         let Unwrapped { head, mut stream, wrappers } = opened;
         let done = trail.from().map_or(0, |from| from.offset);
         let lost = pool.sink().forgets_below().min(done);
@@ -58,7 +68,6 @@ impl Import<'_> {
             ops.push(Op::Zero { guest: GuestOffset(end.data_len), len: end.virtual_size - end.data_len });
         }
         pool.submit(&mut ops)?;
-        let written = pool.finish()?.finish(end.virtual_size)?;
         let format = match (&end.vhd, cdrom) {
             (Some(_), _) => "vhd",
             (None, true) => "iso",
@@ -68,10 +77,14 @@ impl Import<'_> {
             wrappers,
             format,
             virtual_size: Some(end.virtual_size),
-            allocated: Some(written.data),
+            allocated: None,
             cdrom: cdrom && end.vhd.is_none(),
             features: Vec::new(),
         };
+        let sink = pool.finish()?;
+        sink.tell(&image);
+        let written = sink.finish(end.virtual_size)?;
+        let image = Image { allocated: Some(written.data), ..image };
         Ok(Outcome {
             image,
             mode: Mode::Streaming,

@@ -99,7 +99,9 @@ impl Import<'_> {
         pool.submit(&mut ops)?;
         let image = describe(plan.format(), wrappers, Some(plan.allocated()));
         let size = image.virtual_size.ok_or_else(|| Error::new(Kind::Ours, "the image has no size"))?;
-        let written = pool.finish()?.finish(size)?;
+        let sink = pool.finish()?;
+        sink.tell(&image);
+        let written = sink.finish(size)?;
         let mode = match (plan.pass(), plan.spilled()) {
             (1, false) => Mode::Streaming,
             (1, true) => Mode::Spooled,

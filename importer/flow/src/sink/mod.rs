@@ -7,6 +7,7 @@ mod fault;
 mod file;
 mod null;
 pub(crate) mod ordered;
+mod registry;
 mod sample;
 mod stored;
 mod writeback;
@@ -22,8 +23,9 @@ pub use claim::{Claim, Left};
 pub use file::FileSink;
 pub use null::NullSink;
 pub use ordered::{InOrder, OrderedSink};
+pub use registry::{Keep, Pushed, Receipt, RegistrySink, Storing, registry};
 
-use crate::{Error, Kind, Result};
+use crate::{Error, Image, Kind, Result};
 
 /// Where the disk goes. Writes come from several threads, in any order, and never overlap.
 ///
@@ -50,6 +52,21 @@ pub trait Sink: Send + Sync {
     fn ordered(&self) -> bool {
         false
     }
+
+    /// Whether the size has to be known when it is [prepared](Self::prepare), even if the source has to be read to its end
+    /// for that.
+    fn sized(&self) -> bool {
+        false
+    }
+
+    /// Whether an image of this format is wanted as it is, without its wrappers, in place of the disk in it. Then the
+    /// bytes of the image are what is written.
+    fn keeps(&self, _format: &str) -> bool {
+        false
+    }
+
+    /// What the image is: once before it is prepared where it is kept as it is, and once before it is finished.
+    fn tell(&self, _image: &Image) {}
 
     /// Makes `len` bytes at guest offset `at` read as zeros.
     fn zero(&self, at: u64, len: u64) -> Result<()>;

@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 
 use super::{Claim, Written, zeros};
-use crate::{Error, Kind, Result, Sink};
+use crate::{Error, Image, Kind, Result, Sink};
 
 /// What takes a disk in order, each part behind the one before.
 pub trait InOrder: Send {
@@ -22,6 +22,19 @@ pub trait InOrder: Send {
 
     /// All `size` bytes of the disk have come, and are verified: makes them visible.
     fn finish(self, size: u64) -> Result<()>;
+
+    /// As [`Sink::sized`].
+    fn sized(&self) -> bool {
+        false
+    }
+
+    /// As [`Sink::keeps`].
+    fn keeps(&self, _format: &str) -> bool {
+        false
+    }
+
+    /// As [`Sink::tell`].
+    fn tell(&mut self, _image: &Image) {}
 
     /// As [`Sink::name`]. Asked once, before everything else.
     fn name(&self) -> String;
@@ -94,6 +107,18 @@ impl<T: InOrder> Sink for OrderedSink<T> {
 
     fn ordered(&self) -> bool {
         true
+    }
+
+    fn sized(&self) -> bool {
+        self.state().target.sized()
+    }
+
+    fn keeps(&self, format: &str) -> bool {
+        self.state().target.keeps(format)
+    }
+
+    fn tell(&self, image: &Image) {
+        self.state().target.tell(image);
     }
 
     fn zero(&self, at: u64, len: u64) -> Result<()> {

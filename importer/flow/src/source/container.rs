@@ -3,6 +3,7 @@
 mod entries;
 mod layout;
 mod path;
+mod pulled;
 mod resolve;
 mod survey;
 mod verified;
@@ -15,6 +16,7 @@ pub use dvcr_oci::Platform;
 use dvcr_oci::{Descriptor, Digest, ImageConfig, ImageManifest, media};
 
 pub use self::layout::layout;
+pub use self::pulled::pulled;
 pub use self::resolve::{Documents, resolve};
 use self::survey::{Place, Survey};
 use self::verified::Verified;

@@ -3,15 +3,12 @@
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::mpsc::sync_channel;
 
-use bytes::Bytes;
 use dvcr_transport::{Client, Coding, Config, Object, Resource, Transfer};
 use importer_codec::{Limits, Wrapper};
-use tokio::runtime::Runtime;
-use tokio::sync::mpsc;
 
 use super::Observer;
+use crate::network::{Body, Network, failed};
 use crate::{Error, Kind, Piece, Result, Source, Stream};
 
 /// An object on a web server.
@@ -23,6 +20,8 @@ pub struct HttpSource {
     resource: Resource,
     /// What the first answer proved.
     object: Option<Arc<Object>>,
+    /// The first answer, where it is here already.
+    begun: Option<Transfer>,
     observer: Option<Observer>,
 }
 
@@ -30,12 +29,6 @@ impl fmt::Debug for HttpSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("HttpSource").field(&self.resource).finish()
     }
-}
-
-/// The thread that moves bytes from the network.
-#[derive(Debug)]
-struct Network {
-    runtime: Option<Runtime>,
 }
 
 impl HttpSource {
@@ -50,33 +43,20 @@ impl HttpSource {
     }
 
     fn new(config: Config, resource: impl FnOnce(&Client) -> dvcr_transport::Result<Resource>) -> Result<Self> {
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(1)
-            .max_blocking_threads(2)
-            .thread_name("network")
-            .enable_all()
-            .build()
-            .map_err(|error| Error::new(Kind::Ours, "can't start the network thread").because(error))?;
         let client = Client::new(config).map_err(failed)?;
         let resource = resource(&client).map_err(failed)?;
-        Ok(Self { network: Arc::new(Network { runtime: Some(runtime) }), resource, object: None, observer: None })
+        Ok(Self { network: Network::start()?, resource, object: None, begun: None, observer: None })
     }
 
-    fn runtime(&self) -> Result<&Runtime> {
-        self.network.runtime()
+    /// The source of what was asked for already, and perhaps can't be asked for in another way.
+    pub(crate) fn begun(network: Arc<Network>, resource: Resource, object: Arc<Object>, transfer: Transfer) -> Self {
+        Self { network, resource, object: Some(object), begun: Some(transfer), observer: None }
     }
 
     /// Asks for the object.
     fn ask(&self) -> Result<(Arc<Object>, Transfer)> {
-        let (sender, answer) = sync_channel(1);
         let resource = self.resource.clone();
-        self.runtime()?.spawn(async move { drop(sender.send(resource.open().await)) });
-        answer.recv().map_err(|_| Error::new(Kind::Ours, "the network thread has stopped"))?.map_err(failed)
-    }
-
-    /// Lets the network bring what a transfer gives.
-    fn fetch(&self, transfer: Transfer) -> Result<Body> {
-        Ok(Body { frames: self.network.fetch(transfer)?, network: Arc::clone(&self.network), ended: false })
+        self.network.wait(async move { resource.open().await })?.map_err(failed)
     }
 
     fn check_same(&self, before: &Object, now: &Object) -> Result<()> {
@@ -93,62 +73,22 @@ impl HttpSource {
     }
 }
 
-impl Network {
-    fn runtime(&self) -> Result<&Runtime> {
-        self.runtime.as_ref().ok_or_else(|| Error::new(Kind::Ours, "the network is gone"))
-    }
-
-    /// Brings what a transfer gives.
-    fn fetch(&self, transfer: Transfer) -> Result<mpsc::Receiver<Result<Next>>> {
-        let (sender, frames) = mpsc::channel(QUEUE);
-        self.runtime()?.spawn(forward(transfer, sender));
-        Ok(frames)
-    }
-}
-
-/// What the network hands over.
-enum Next {
-    Bytes(Bytes),
-    /// A transfer that does nothing until it is asked for more.
-    Rest(Box<Transfer>),
-    End,
-}
-
-/// Sends frames to the reader, which holds the network up when it is slower.
-async fn forward(mut transfer: Transfer, sender: mpsc::Sender<Result<Next>>) {
-    loop {
-        let next = match transfer.next().await {
-            Ok(Some(bytes)) => Ok(Next::Bytes(bytes)),
-            Ok(None) => Ok(Next::End),
-            Err(error) => Err(failed(error)),
-        };
-        let last = !matches!(next, Ok(Next::Bytes(_)));
-        if sender.send(next).await.is_err() || last {
-            return;
-        }
-        if transfer.at_rest() {
-            // Whoever has it by now and drops it wanted only the start.
-            drop(sender.send(Ok(Next::Rest(Box::new(transfer)))).await);
-            return;
-        }
-    }
-}
-
 impl Source for HttpSource {
     fn open(&mut self) -> Result<Box<dyn Stream>> {
-        let (object, transfer) = match &self.object {
-            Some(object) if object.ranges => {
+        let (object, transfer) = match (&self.object, self.begun.take()) {
+            (Some(object), Some(transfer)) => (Arc::clone(object), transfer),
+            (Some(object), None) if object.ranges => {
                 let all = std::iter::once(0..object.len.unwrap_or_default());
                 (Arc::clone(object), self.resource.read(object, all))
             }
-            Some(before) => {
+            (Some(before), None) => {
                 let (now, transfer) = self.ask()?;
                 self.check_same(before, &now)?;
                 (now, transfer)
             }
-            None => self.ask()?,
+            (None, _) => self.ask()?,
         };
-        let body = self.fetch(transfer)?;
+        let body = self.network.fetch(transfer)?;
         let object = self.object.insert(object);
         let body: Box<dyn Stream> = match self.observer.take().filter(|_| !object.codings.is_empty()) {
             Some(observer) => Box::new(Observed { stream: body, observer }),
@@ -159,7 +99,7 @@ impl Source for HttpSource {
 
     fn read(&mut self, ranges: Vec<Range<u64>>) -> Result<Box<dyn Stream>> {
         match &self.object {
-            Some(object) if self.ranges() => Ok(Box::new(self.fetch(self.resource.read(object, ranges))?)),
+            Some(object) if self.ranges() => Ok(Box::new(self.network.fetch(self.resource.read(object, ranges))?)),
             _ => Err(Error::new(Kind::Ours, "a range was asked for, and there are none")),
         }
     }
@@ -224,38 +164,6 @@ impl Stream for Observed {
     }
 }
 
-/// The body of an answer.
-struct Body {
-    frames: mpsc::Receiver<Result<Next>>,
-    /// The network lives as long as anything is read from it.
-    network: Arc<Network>,
-    ended: bool,
-}
-
-impl Stream for Body {
-    fn next(&mut self) -> Result<Option<Piece>> {
-        while !self.ended {
-            match self.frames.blocking_recv() {
-                Some(Ok(Next::Bytes(bytes))) => return Ok(Some(Piece::Bytes(bytes))),
-                Some(Ok(Next::Rest(transfer))) => self.frames = self.network.fetch(*transfer)?,
-                Some(Ok(Next::End)) => self.ended = true,
-                Some(Err(error)) => return Err(error),
-                None => return Err(Error::new(Kind::Ours, "the network thread has stopped")),
-            }
-        }
-        Ok(None)
-    }
-}
-
-impl Drop for Network {
-    fn drop(&mut self) {
-        // Connections that still send are cut, not waited for.
-        if let Some(runtime) = self.runtime.take() {
-            runtime.shutdown_background();
-        }
-    }
-}
-
 /// Undoes the encodings that a server applied though none was asked for, exactly once.
 fn decoded(body: Box<dyn Stream>, codings: &[Coding], name: &str) -> Result<Box<dyn Stream>> {
     let mut stream = body;
@@ -280,17 +188,3 @@ fn decoded(body: Box<dyn Stream>, codings: &[Coding], name: &str) -> Result<Box<
     }
     Ok(stream)
 }
-
-/// What the transport says, as an error of the pipeline.
-fn failed(error: dvcr_transport::Error) -> Error {
-    let kind = match error.kind() {
-        dvcr_transport::Kind::Usage => Kind::Usage,
-        dvcr_transport::Kind::Changed => Kind::Changed,
-        _ if error.is_transient() => Kind::Transient,
-        _ => Kind::Refused,
-    };
-    Error::new(kind, error.to_string())
-}
-
-/// Frames that wait for the reader. A frame has up to 408 KiB, usually 100: about 3 MiB.
-const QUEUE: usize = 8;

@@ -1,0 +1,162 @@
+//! An image that is kept as it is: only its wrappers are taken off.
+
+use std::sync::Arc;
+
+use importer_disk::Format;
+use importer_disk::plan::{Op, Plan};
+use importer_disk::raw::RawStream;
+
+use super::{Import, Mode, Outcome, describe, piece};
+use crate::image::{Access, Image, Reader, reader};
+use crate::pool::Pool;
+use crate::received::Account;
+use crate::unwrap::Unwrapped;
+use crate::{Error, Kind, Piece, Result, Stream};
+
+impl Import<'_> {
+    /// Brings the bytes of the image to the sink. Its tables are read all the same: what is no usable image is refused
+    /// here, and not where a machine starts from it.
+    pub(super) fn kept(
+        mut self,
+        mut opened: Unwrapped,
+        mut account: Account,
+        format: Box<dyn Format>,
+        mut pool: Pool,
+    ) -> Result<Outcome> {
+        self.start_over("the image is kept as it is", pool.sink())?;
+        let mut look = self.look(&opened, format)?;
+        let mut mode = Mode::Streaming;
+        let size = match self.inner_len(&opened) {
+            Some(len) => len,
+            None => {
+                mode = Mode::TwoPass;
+                let mut len = 0;
+                while let Some(piece) = opened.stream.next()? {
+                    len += piece.len();
+                    look.see(piece)?;
+                }
+                look.end()?;
+                (opened, account) = self.again(&opened, &account)?;
+                len
+            }
+        };
+        self.progress.expect(self.source.len().unwrap_or(0));
+        pool.drain()?;
+        let sink = pool.finish()?;
+        sink.tell(&look.image(opened.wrappers.clone()));
+        sink.prepare(Some(size))?;
+        let mut at = 0;
+        while let Some(piece) = opened.stream.next()? {
+            match &piece {
+                Piece::Bytes(bytes) => sink.write(at, bytes)?,
+                Piece::Hole(len) => sink.zero(at, *len)?,
+            }
+            at += piece.len();
+            look.see(piece)?;
+        }
+        let source_digest = account.check(&self.settings.checksums, &self.source.name())?;
+        look.end()?;
+        let image = look.image(opened.wrappers);
+        sink.tell(&image);
+        let written = sink.finish(at)?;
+        Ok(Outcome {
+            image,
+            mode,
+            source_bytes: self.progress.received(),
+            source_digest,
+            bytes_written: written.data,
+            target_size: written.size,
+            resumed_from: None,
+        })
+    }
+
+    /// Looks at all tables at once where the source has ranges, and at those that come otherwise.
+    fn look(&mut self, opened: &Unwrapped, format: Box<dyn Format>) -> Result<Look> {
+        let len = self.inner_len(opened);
+        if let Some(len) = len.filter(|_| self.source.ranges())
+            && let Reader::Format(format) = reader(&opened.head, Some(len), Access::Ranged)?
+            && !format.sequential()
+        {
+            let (settings, bin) = (self.settings, self.bin.clone());
+            let mut looking = Import { source: &mut *self.source, settings, progress: Arc::default(), bin };
+            return Ok(Look::Whole(Box::new(looking.inspect_ranged(format, len)?)));
+        }
+        let mut ops = Vec::new();
+        let plan = Plan::streaming(format, len, self.limits(), &mut ops)?;
+        Ok(Look::Passing(Box::new(plan), ops))
+    }
+
+    /// How long a raw disk is that has to be read to its end for that; and the source from its start.
+    pub(super) fn measured(&mut self, opened: Unwrapped, account: &Account) -> Result<(Unwrapped, Account, u64)> {
+        let mut opened = opened;
+        let mut raw = RawStream::new();
+        while let Some(piece) = opened.stream.next()? {
+            match piece {
+                Piece::Bytes(bytes) => drop(raw.push(bytes)),
+                Piece::Hole(len) => drop(raw.skip(len)),
+            }
+        }
+        let size = raw.finish()?.virtual_size;
+        let (opened, account) = self.again(&opened, account)?;
+        Ok((opened, account, size))
+    }
+
+    /// Opens the source once more, of which `before` was read to its end.
+    fn again(&mut self, before: &Unwrapped, account: &Account) -> Result<(Unwrapped, Account)> {
+        account.check(&self.settings.checksums, &self.source.name())?;
+        if !self.source.reopens() {
+            let message = format!(
+                "{}: how long the disk is shows only at its end, and a layer has to begin with it: store the image in a \
+                 file first",
+                self.source.name()
+            );
+            return Err(Error::new(Kind::Refused, message));
+        }
+        let account = Account::new(&self.settings.checksums)?;
+        let again = self.open(&account)?;
+        if again.head != before.head || again.wrappers != before.wrappers {
+            return Err(Error::new(
+                Kind::Changed,
+                format!("{} changed while it was read; try again", self.source.name()),
+            ));
+        }
+        Ok((again, account))
+    }
+}
+
+/// What is seen of an image while it passes.
+enum Look {
+    /// All of its tables were read before.
+    Whole(Box<Image>),
+    /// They are read as they come; what they lead to is not wanted.
+    Passing(Box<Plan>, Vec<Op>),
+    /// All has passed.
+    Past(Box<Image>),
+}
+
+impl Look {
+    fn see(&mut self, next: Piece) -> Result<()> {
+        if let Self::Passing(plan, ops) = self {
+            plan.push(piece(next), ops)?;
+            ops.clear();
+        }
+        Ok(())
+    }
+
+    /// All has passed. What came too late to be looked at in one pass is not looked at in another.
+    fn end(&mut self) -> Result<()> {
+        if let Self::Passing(plan, ops) = self {
+            plan.end_pass(ops)?;
+            let image = describe(plan.format(), Vec::new(), None);
+            *self = Self::Past(Box::new(image));
+        }
+        Ok(())
+    }
+
+    fn image(&self, wrappers: Vec<&'static str>) -> Image {
+        match self {
+            Self::Whole(image) | Self::Past(image) => Image { wrappers, ..(**image).clone() },
+            Self::Passing(plan, _) => describe(plan.format(), wrappers, None),
+        }
+    }
+}

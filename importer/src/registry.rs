@@ -1,0 +1,112 @@
+//! Registries on both sides: who we are to them, and what is trusted.
+
+use std::env;
+use std::path::{Path, PathBuf};
+
+use importer_flow::layer::LayerKind;
+use importer_flow::registry::{Config, Keyring, Login, Platform, Reference, Registry};
+use importer_flow::sink::{Keep, Receipt, Storing};
+use importer_flow::source::HttpConfig;
+use importer_flow::{Error, Kind, Result, Sink, sink};
+
+use crate::args::{As, Copy, From, Stored, To};
+use crate::credentials::{Credentials, password};
+use crate::source;
+
+/// The reference in `name`, if it is one of a registry.
+pub fn reference(name: &str) -> Option<Result<Reference>> {
+    (source::scheme(name)? == "docker").then(|| Registry::reference(name))
+}
+
+/// Registries as a source.
+pub fn source(from: &From) -> Result<Registry> {
+    let config = source::config(from)?;
+    let login = config.user.clone().zip(config.password.clone());
+    connect(config, login, from.auth_file.as_deref(), "source registry")
+}
+
+/// The sink for an image in a registry, and where it says what was pushed.
+pub fn sink(args: &Copy, reference: &Reference) -> Result<(Box<dyn Sink>, Receipt)> {
+    let option = [("--size", args.size.is_some()), ("--preallocate", args.preallocate), ("--resume", args.resume)];
+    if let Some((option, _)) = option.iter().find(|(_, given)| *given) {
+        return Err(Error::new(
+            Kind::Usage,
+            format!("{option} is for files and devices, and the target is in a registry"),
+        ));
+    }
+    let platform = source::platform(&args.from)?.unwrap_or_else(Platform::of_this_machine);
+    let storing = Storing {
+        keep: match args.to.stored_as {
+            None => Keep::Usual,
+            Some(As::Keep) => Keep::All,
+            Some(As::Raw) => Keep::Nothing,
+        },
+        layer: args.to.layer.map(|layer| match layer {
+            Stored::Zstd => LayerKind::Zstd,
+            Stored::Plain => LayerKind::Plain,
+        }),
+        threads: std::thread::available_parallelism().map_or(2, usize::from),
+    };
+    let registry = target(&args.from, &args.to)?;
+    let (sink, pushed) = sink::registry(&registry, reference, &platform, storing)?;
+    Ok((sink, pushed))
+}
+
+/// Registries as a target: proxies and patience are those of the source, all else is their own.
+fn target(from: &From, to: &To) -> Result<Registry> {
+    let Credentials { headers, .. } = Credentials::of_headers(&to.target_header)?;
+    let user = to.target_user.clone().or_else(|| env::var(USER).ok());
+    let password = match &to.target_password_file {
+        Some(path) => Some(password(path)?),
+        None => env::var(PASSWORD).ok(),
+    };
+    let login = match (user, password) {
+        (Some(user), Some(password)) => Some((user, password)),
+        (None, None) => None,
+        _ => {
+            let message =
+                "the target's user and password belong together: give --target-user and --target-password-file";
+            return Err(Error::new(Kind::Usage, message));
+        }
+    };
+    let config = HttpConfig {
+        ca_files: to.target_ca.clone(),
+        insecure: to.target_insecure,
+        headers,
+        ..source::config(from)?.without_credentials()
+    };
+    connect(config, login, to.target_auth_file.as_deref(), "target registry")
+}
+
+fn connect(config: HttpConfig, login: Option<(String, String)>, file: Option<&Path>, role: &str) -> Result<Registry> {
+    let keyring = match file.map(Path::to_owned).or_else(usual) {
+        Some(file) => Registry::keyring(&file)?,
+        None => Keyring::default(),
+    };
+    let keyring = match login {
+        Some((user, password)) => {
+            // The newline that `echo` leaves.
+            let password =
+                password.strip_suffix('\n').map(|it| it.strip_suffix('\r').unwrap_or(it)).unwrap_or(&password);
+            Keyring::only(Login::Basic { user, password: password.to_owned() }).or(keyring)
+        }
+        None => keyring,
+    };
+    let transport = HttpConfig { user: None, password: None, ..config };
+    Registry::new(Config { transport, keyring, role: role.into(), ..Config::default() })
+}
+
+/// Where docker, podman and skopeo leave what `login` was told.
+fn usual() -> Option<PathBuf> {
+    let named = |name: &str, file: &str| Some(PathBuf::from(env::var_os(name).filter(|it| !it.is_empty())?).join(file));
+    let places = [
+        env::var_os("REGISTRY_AUTH_FILE").filter(|it| !it.is_empty()).map(PathBuf::from),
+        named("XDG_RUNTIME_DIR", "containers/auth.json"),
+        named("DOCKER_CONFIG", "config.json"),
+        named("HOME", ".docker/config.json"),
+    ];
+    places.into_iter().flatten().find(|file| file.is_file())
+}
+
+const USER: &str = "MILLRACE_TARGET_USER";
+const PASSWORD: &str = "MILLRACE_TARGET_PASSWORD";
