@@ -8,8 +8,8 @@ use crate::error::{Error, Kind};
 /// How many connections are worth their cost.
 ///
 /// As long as the reader waits for the network and the network is not fast, their number is doubled: a connection is slow
-/// by its latency or by a limit of its own, and takes many round trips to become fast. Later it is found out whether half
-/// of them do as well. A server that refuses gets fewer, for good.
+/// by its latency or by a limit of its own. When that brings no more, it is taken back: each costs memory. Later it is
+/// found out whether half of them do as well. A server that refuses gets fewer, for good.
 #[derive(Debug)]
 pub(crate) struct Pace(Mutex<State>);
 
@@ -19,6 +19,8 @@ struct State {
     most: usize,
     /// How many there were before half of them were tried, and the bytes per second they brought.
     before: Option<(usize, f64)>,
+    /// The same before they were doubled.
+    fewer: Option<(usize, f64)>,
     /// Whether it is known that no more are of use.
     grown: bool,
     /// How long nothing is measured.
@@ -40,6 +42,7 @@ impl Pace {
             width: 1,
             most: most.max(1),
             before: None,
+            fewer: None,
             grown: false,
             rest: none,
             later: LATER,
@@ -114,10 +117,15 @@ impl State {
                     self.before = Some((self.width, rate));
                     (self.width, self.rest) = (self.width / 2, SETTLE);
                 }
+                _ if self.fewer.is_some_and(|(_, before)| rate < before * MORE) => {
+                    self.width = self.fewer.take().map_or(1, |(width, _)| width);
+                    (self.grown, self.rest) = (true, self.later);
+                }
                 _ if rate < FAST && self.width < self.most && !self.grown => {
+                    self.fewer = Some((self.width, rate));
                     self.width = (self.width * 2).min(self.most);
                 }
-                _ => (self.grown, self.rest) = (true, self.later),
+                _ => (self.grown, self.rest, self.fewer) = (true, self.later, None),
             }
             tracing::debug!(width = self.width, rate, "connections");
         }
@@ -139,8 +147,12 @@ const AS_WELL: f64 = 0.9;
 /// An answer that takes so long has a link in it that a connection fills slowly, or several.
 const FAR: Duration = Duration::from_millis(20);
 
-/// How long it is measured before there are more: less than it takes to fill a link of 100 ms.
-const SOON: Duration = Duration::from_millis(50);
+/// Twice as many are worth their memory if they bring this much more.
+const MORE: f64 = 1.2;
+
+/// How long it is measured before there are more: long enough for a new connection to a near server to become fast, and
+/// for a machine that was busy with something else for a moment. From far away it begins with all.
+const SOON: Duration = Duration::from_millis(250);
 
 /// How long it is measured before there are fewer, and how long those that remain have to fill the link.
 const SURE: Duration = Duration::from_secs(1);
@@ -190,9 +202,9 @@ mod tests {
     #[test]
     fn a_full_network_is_left_to_others_in_the_end() {
         let pace = Pace::new(8);
-        assert_eq!(widths(&pace, 4000, |_| 100.0), [1, 2, 4, 8, 4, 2, 1]);
+        assert_eq!(widths(&pace, 4000, |_| 100.0), [1, 2, 1]);
         let enough_for_two = widths(&Pace::new(8), 4000, |width| 50.0 * as_float(width.min(2)));
-        assert!(enough_for_two.starts_with(&[1, 2, 4, 8, 4, 2, 1, 2]), "{enough_for_two:?}");
+        assert!(enough_for_two.starts_with(&[1, 2, 4, 2, 1, 2]), "{enough_for_two:?}");
     }
 
     #[test]
