@@ -49,7 +49,7 @@ fuzz: setup ## Every fuzz target for SECONDS=600
 	@scripts/fuzz.sh $(or $(SECONDS),600)
 
 bench: setup ## The numbers of the design, with rivals; writes benches/RESULTS.md. ARGS="--quick --only NAME"
-	cargo build --release -p importer -p benches
+	cargo build --release -p importer -p dvcr -p benches
 	$(RELEASE)/benches --importer $(RELEASE)/importer $(ARGS)
 
 demo: setup ## An ext4 disk, served by nginx, imported and examined

@@ -17,6 +17,7 @@
 mod images;
 mod link;
 mod measure;
+mod registry;
 mod report;
 mod work;
 
@@ -74,6 +75,12 @@ fn main() -> ExitCode {
         println!("{}", report::table(std::slice::from_ref(&row)).lines().skip(2).collect::<Vec<_>>().join("\n"));
         rows.push(row);
     }
+    let registries = registry::Bench::start(&options.importer, &images, options.runs);
+    for row in registries.rows(&options.only) {
+        println!("{}", report::table(std::slice::from_ref(&row)).lines().skip(2).collect::<Vec<_>>().join("\n"));
+        rows.push(row);
+    }
+    drop(registries);
     let (met, all) = report::score(&rows);
     println!("\n{}\n{met} of {all} bars met", report::table(&rows));
     let whole = options.only.is_empty() && options.runs >= 3 && options.gib == 6;
