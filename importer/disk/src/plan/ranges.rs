@@ -35,7 +35,10 @@ impl Plan {
         self.expand(page, bytes, ops)
     }
 
-    fn window_full(&self) -> bool {
+    /// Whether enough was found for a window. A page can name a million extents, so this is asked after each: pages of a
+    /// batch that are not supplied come again in a later one.
+    #[must_use]
+    pub fn window_full(&self) -> bool {
         self.pending.len() as u64 * 80 > self.limits.tables / 2
     }
 

@@ -3,6 +3,7 @@ use bytes::Bytes;
 use super::*;
 use crate::qcow2::Qcow2;
 use crate::qcow2::build::{Built, Header, Order, Random, Shape, build, unfold};
+use crate::{Body, Feature, GuestOffset, HostOffset};
 
 /// A disk that is written once: overlap and gaps are found.
 pub(super) struct Target {
@@ -421,4 +422,74 @@ fn data_used_over_and_over_is_a_bomb() {
         }
     };
     assert_eq!(error.kind(), Kind::Bomb, "{error}");
+}
+
+/// Tables whose entries alternate: each page names as many extents as it has bytes.
+struct Dense {
+    pages: u64,
+}
+
+const DENSE_PAGE: u32 = 64 << 10;
+
+impl Format for Dense {
+    fn start(&mut self, found: &mut Found) -> Result<()> {
+        (0..self.pages).try_for_each(|index| {
+            let at = HostOffset(index * u64::from(DENSE_PAGE));
+            found.page(Page { at, len: DENSE_PAGE, min: DENSE_PAGE, tag: 0, index })
+        })
+    }
+
+    fn expand(&mut self, page: &Page, _: &[u8], found: &mut Found) -> Result<()> {
+        for entry in 0..u64::from(DENSE_PAGE) {
+            let guest = (page.index * u64::from(DENSE_PAGE) + entry) * 1024;
+            let body = Body::Data { at: HostOffset((1 << 30) + guest) };
+            found.extent(Extent { guest: GuestOffset(guest), len: 512, body });
+            found.extent(Extent { guest: GuestOffset(guest + 512), len: 512, body: Body::Zero });
+        }
+        Ok(())
+    }
+
+    fn geometry(&self) -> Option<Geometry> {
+        Some(Geometry { virtual_size: Some(self.pages * u64::from(DENSE_PAGE) * 1024), cdrom: false })
+    }
+
+    fn finish(&mut self, _: Option<u64>, _: &mut Found) -> Result<()> {
+        Ok(())
+    }
+
+    fn features(&self) -> Vec<Feature> {
+        Vec::new()
+    }
+
+    fn name(&self) -> &'static str {
+        "dense"
+    }
+}
+
+/// A window goes over its limit by one page, not by a batch of them.
+#[test]
+fn dense_tables_are_read_page_by_page() {
+    let limits = Limits { held: 1 << 20, tables: 4 << 20 };
+    let mut ops = Vec::new();
+    let mut plan = Plan::ranged(Box::new(Dense { pages: 16 }), 2 << 30, limits, &mut ops).unwrap();
+    let (mut supplied, mut windows) = (0, 0);
+    loop {
+        let batch = plan.page_batch();
+        if batch.is_empty() && !plan.window_full() {
+            break;
+        }
+        for page in batch {
+            plan.supply(&page, &vec![0; DENSE_PAGE as usize], &mut ops).unwrap();
+            supplied += 1;
+            if plan.window_full() {
+                break;
+            }
+        }
+        windows += 1;
+        let found = plan.data_runs(0).len();
+        assert!(found <= (4 << 20) / 2 / 80 + DENSE_PAGE as usize, "{found}");
+        plan.forget_data();
+        ops.clear();
+    }
+    assert_eq!((supplied, windows), (16, 16));
 }

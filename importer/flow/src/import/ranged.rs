@@ -98,6 +98,9 @@ impl Import<'_> {
                     let from = usize::try_from(page.at.0.saturating_sub(group.start)).unwrap_or(usize::MAX);
                     let to = from.saturating_add(page.len as usize).min(bytes.len());
                     plan.supply(page, bytes.get(from..to).unwrap_or_default(), ops)?;
+                    if plan.is_full() {
+                        return Ok(());
+                    }
                 }
             }
         }
@@ -131,6 +134,11 @@ pub(super) trait Paged {
 
     /// The bytes of one of them.
     fn supply(&mut self, page: &Page, bytes: &[u8], ops: &mut Vec<Op>) -> Result<()>;
+
+    /// Whether it wants no more of the batch for now, and asks for the rest again.
+    fn is_full(&self) -> bool {
+        false
+    }
 }
 
 impl Paged for Plan {
@@ -140,6 +148,10 @@ impl Paged for Plan {
 
     fn supply(&mut self, page: &Page, bytes: &[u8], ops: &mut Vec<Op>) -> Result<()> {
         Ok(Self::supply(self, page, bytes, ops)?)
+    }
+
+    fn is_full(&self) -> bool {
+        self.window_full()
     }
 }
 
