@@ -123,6 +123,7 @@ impl Job<'_> {
         settings.spool_limit = args.spool_limit.0;
         settings.checksums = args.checksum.clone();
         settings.notice = crate::complain;
+        source::check_platform(&args.source, &args.from, registry::reference(&args.target).is_some())?;
         let mut source = source::open(&args.source, &args.from, Reading::Verified)?;
         for List { algorithm, place } in &args.checksum_url {
             let mut list = source::open_list(place, &args.source, &args.from)?;

@@ -11,6 +11,7 @@ use crate::{report, size, source};
 /// Says what an image is.
 pub fn run(args: &Inspect) -> Result<()> {
     let settings = source::settings(&args.from)?;
+    source::check_platform(&args.source, &args.from, false)?;
     let mut source = source::open(&args.source, &args.from, Reading::Partial)?;
     let image = inspect(&mut *source, &settings)?;
     let text = if args.json { json(&image)? } else { lines(&image) };

@@ -20,9 +20,8 @@ pub fn open(name: &str, from: &From, reading: Reading) -> Result<Box<dyn Source>
     if let Some(option) = from.store.given().filter(|_| !store) {
         return Err(Error::new(Kind::Usage, format!("{option} is for s3:// and gs://, and the source is neither")));
     }
-    let google = name.get(..5).is_some_and(|start| start.eq_ignore_ascii_case("gs://"));
     let registry = matches!(container::place(name), Some(Place::Registry(_)));
-    if from.auth_file.is_some() && !google && !registry {
+    if from.auth_file.is_some() && !store && !registry {
         return Err(Error::new(Kind::Usage, "--auth-file is for docker:// and gs://, and the source is neither"));
     }
     if from.user.is_some() || from.password_file.is_some() {
@@ -32,11 +31,16 @@ pub fn open(name: &str, from: &From, reading: Reading) -> Result<Box<dyn Source>
     if let Some(place) = container::place(name) {
         return container::open(place, from, reading);
     }
-    if from.platform.is_some() {
-        let message = "--platform is for images of layers (docker://, oci:, oci-archive:), and the source is none";
+    opened(name, from)
+}
+
+/// Refuses a platform where nothing has one: neither the source `name`, nor the target if that is `in_registry`.
+pub fn check_platform(name: &str, from: &From, in_registry: bool) -> Result<()> {
+    if from.platform.is_some() && !in_registry && container::place(name).is_none() {
+        let message = "--platform is for images of layers (docker://, oci:, oci-archive:), and there is none";
         return Err(Error::new(Kind::Usage, message));
     }
-    opened(name, from)
+    Ok(())
 }
 
 fn opened(name: &str, from: &From) -> Result<Box<dyn Source>> {

@@ -223,6 +223,13 @@ fn the_image_for_the_platform_is_taken() {
             let told = run(importer().args(["inspect", &source, "--platform", platform])).succeeded();
             assert!(told.stdout.contains("format: raw"), "{}", told.stdout);
         }
+        // What is pushed is for the platform that is said.
+        let pushed = at(&registry, "pushed/disk:v1");
+        let disk_file = place.file("pushed", disk(7));
+        run(copy(&disk_file, &pushed).args(["--platform", "linux/arm64"])).succeeded();
+        run(place.copy(&pushed).args(["--platform", "linux/amd64"])).failed(4);
+        run(place.copy(&pushed).args(["--platform", "linux/arm64"])).succeeded();
+        place.assert_copied(&disk_file, "pushed");
         let said = run(place.copy(&source).args(["--platform", "linux/s390x"])).failed(4);
         assert!(said.contains("linux/amd64") && said.contains("linux/arm64"), "{said}");
         let said =
