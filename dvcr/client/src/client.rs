@@ -69,7 +69,7 @@ impl Client {
     /// The image that a reference means: from the first mirror that has it, or from the registry.
     ///
     /// With a platform, only an image for it is given, from an index of any kind or by its own configuration. Without one,
-    /// an image is taken as it is; of an index the only image, or the one for Linux on a machine like this one.
+    /// an image is taken as it is, and of an index the one for Linux on a machine like this one.
     ///
     /// # Errors
     ///

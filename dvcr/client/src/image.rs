@@ -1,6 +1,6 @@
 //! An image that was found, and the way to it.
 
-use dvcr_oci::{Descriptor, Digest, ImageConfig, ImageManifest, Index, Manifest, Platform, media};
+use dvcr_oci::{Descriptor, Digest, ImageConfig, ImageManifest, Manifest, Platform, media};
 
 use crate::blob::Blob;
 use crate::error::{Error, Kind, Result};
@@ -75,10 +75,8 @@ impl Repository {
                             there.push(platform);
                         }
                     }
-                    if asked.is_none() && index.images().nth(1).is_some() {
-                        asked = Some(Platform::of_this_machine());
-                    }
-                    let chosen = chosen(&index, asked.as_ref());
+                    let asked = asked.get_or_insert_with(Platform::of_this_machine);
+                    let chosen = index.choose(asked).unwrap_or_default();
                     // The first one is looked at first.
                     open.extend(chosen.into_iter().rev().map(|entry| Open {
                         what: Target::Digest(entry.digest),
@@ -90,9 +88,10 @@ impl Repository {
                     let declared = next.entry.and_then(|entry| entry.platform);
                     let config = self.config(&manifest).await?;
                     let said = config.as_ref().and_then(ImageConfig::platform);
-                    // What an index says about it is not doubted: configurations lack variants.
                     let fits = match (&asked, &declared, &config) {
-                        (None, _, _) | (_, Some(_), _) | (_, _, None) => true,
+                        (None, _, _) | (_, _, None) => true,
+                        // Configurations lack variants, so the index counts; but it can't make one machine of another.
+                        (Some(asked), Some(_), Some(_)) => !said.as_ref().is_some_and(|said| asked.contradicts(said)),
                         (Some(asked), None, Some(config)) => config.check(asked).is_ok(),
                     };
                     if fits {
@@ -128,14 +127,6 @@ impl Repository {
             return Err(self.error(Error::new(Kind::Mismatch, message)));
         }
         Ok(document)
-    }
-}
-
-/// What of an index is to be looked at; nothing if it can't be there.
-fn chosen<'a>(index: &'a Index, asked: Option<&Platform>) -> Vec<&'a Descriptor> {
-    match asked {
-        Some(asked) => index.choose(asked).unwrap_or_default(),
-        None => index.images().collect(),
     }
 }
 

@@ -119,8 +119,13 @@ impl Upload {
             },
             State::Sends(task) => match task.await {
                 Ok((sender, Ok(()))) => Ok(sender),
-                Ok((_, Err(error))) => {
+                Ok((sender, Err(error))) => {
                     self.state = failed(&error);
+                    if !error.is_transient() {
+                        // It can't become whole, and would take room there until it is forgotten.
+                        let Sender { session, .. } = *sender;
+                        session.cancel().await;
+                    }
                     Err(error)
                 }
                 Err(_) => Err(interrupted()),

@@ -112,6 +112,13 @@ impl Platform {
         version && (ours.os, ours.architecture, ours.variant) == (theirs.os, theirs.architecture, theirs.variant)
     }
 
+    /// Whether `other` is of another machine, whatever their variants: configurations often leave these out.
+    #[must_use]
+    pub fn contradicts(&self, other: &Self) -> bool {
+        let (ours, theirs) = (self.normalised(), other.normalised());
+        (ours.os, ours.architecture) != (theirs.os, theirs.architecture)
+    }
+
     /// Whether it says nothing: `unknown/unknown`, as attestations have it, or nothing at all.
     #[must_use]
     pub fn is_unknown(&self) -> bool {
@@ -219,6 +226,9 @@ mod tests {
         ] {
             assert_eq!(Platform::parse(text).unwrap_err().kind(), Kind::Reference, "{text}");
         }
+        let arm = Platform::parse("linux/arm/v6").unwrap();
+        assert!(!arm.contradicts(&Platform::new("linux", "arm", None)));
+        assert!(arm.contradicts(&Platform::new("linux", "arm64", None)));
         assert!(Platform::new("unknown", "unknown", None).is_unknown());
         assert!(!Platform::new("linux", "unknown", None).is_unknown());
         assert!(Platform::of_this_machine().to_string().starts_with("linux/"));

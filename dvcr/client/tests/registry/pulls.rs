@@ -78,7 +78,7 @@ async fn the_image_for_the_platform_is_found_and_no_other() {
 }
 
 #[tokio::test]
-async fn without_a_platform_there_must_be_one_image_or_one_for_this_machine() {
+async fn without_a_platform_a_list_must_have_one_for_this_machine() {
     let fake = Fake::default();
     let here = Platform::of_this_machine();
     let other = Platform::parse("linux/s390x").unwrap();
@@ -90,10 +90,27 @@ async fn without_a_platform_there_must_be_one_image_or_one_for_this_machine() {
     fake.index("none", vec![theirs, third]);
     let server = Server::start(move |seen| fake.answer(seen));
     let client = client(quick());
-    assert_eq!(layer(&client, &server, "x:one", None).await.unwrap(), b"theirs");
     assert_eq!(layer(&client, &server, "x:both", None).await.unwrap(), b"ours");
-    let error = client.resolve(&reference(&server, "x:none"), None).await.unwrap_err();
+    for tag in ["x:one", "x:none"] {
+        let error = client.resolve(&reference(&server, tag), None).await.unwrap_err();
+        assert_eq!(error.kind(), Kind::NoPlatform, "{error}");
+        assert!(error.to_string().contains("linux/s390x"), "{error}");
+    }
+}
+
+/// What a list says of an image does not make it one for another machine.
+#[tokio::test]
+async fn a_list_can_not_make_one_machine_of_another() {
+    let fake = Fake::default();
+    let lied = fake.image("", "linux/arm64", b"arm64").on(Platform::parse("linux/amd64").unwrap());
+    let vague = fake.image("", "linux/arm", b"v6").on(Platform::parse("linux/arm/v6").unwrap());
+    fake.index("lying", vec![lied]);
+    fake.index("vague", vec![vague]);
+    let server = Server::start(move |seen| fake.answer(seen));
+    let client = client(quick());
+    let error = client.resolve(&reference(&server, "x:lying"), platform("linux/amd64").as_ref()).await.unwrap_err();
     assert_eq!(error.kind(), Kind::NoPlatform, "{error}");
+    assert_eq!(layer(&client, &server, "x:vague", platform("linux/arm/v6").as_ref()).await.unwrap(), b"v6");
 }
 
 #[tokio::test]
