@@ -33,6 +33,13 @@ fn a_full_store_says_so_and_recovers() {
     assert_eq!(answer.status, 507, "{}", String::from_utf8_lossy(&answer.body));
     assert_eq!(wire.send(&Call::new("GET", &place)).unwrap().status, 404);
 
+    // In chunks that are announced: what came before is gone, too.
+    let place = begin(&wire, "a");
+    let chunk = |bytes: &[u8]| Call::new("PATCH", &place).body(bytes);
+    assert_eq!(wire.send(&chunk(&large[..10 << 20])).unwrap().status, 202);
+    assert_eq!(wire.send(&chunk(&large[10 << 20..])).unwrap().status, 507);
+    assert_eq!(wire.send(&Call::new("GET", &place)).unwrap().status, 404);
+
     // What was there is there, and what fits can be pushed.
     for blob in &kept.blobs {
         let answer = wire.send(&Call::new("GET", &format!("/v2/a/blobs/{}", blob.digest()))).unwrap();

@@ -52,7 +52,7 @@ impl Api {
         if let Some(answer) = misplaced(headers, &name, &push)? {
             return Ok(answer);
         }
-        self.announce(headers).await?;
+        let push = self.with_room(push, headers).await?;
         let body = call.request.into_body();
         let mut push = push;
         let received = tokio::spawn(async move {
@@ -74,7 +74,7 @@ impl Api {
         if let Some(answer) = misplaced(headers, &name, &push)? {
             return Ok(answer);
         }
-        self.announce(headers).await?;
+        let push = self.with_room(push, headers).await?;
         let body = call.request.into_body();
         let mut push = push;
         let pushed = tokio::spawn(async move {
@@ -121,6 +121,20 @@ impl Api {
             Ok(may && store.mount(&name, &digest)?)
         })
         .await
+    }
+
+    /// The upload, if there is room for what is announced. Otherwise it is dropped: it can't become whole, and what it has
+    /// brought would keep the place of what could help.
+    async fn with_room(&self, push: Push, headers: &HeaderMap) -> Result<Push> {
+        match self.announce(headers).await {
+            Ok(()) => Ok(push),
+            Err(error) => {
+                if error.kind() == Kind::Full {
+                    push.cancel().await?;
+                }
+                Err(error)
+            }
+        }
     }
 
     /// Refuses what is said to be larger than there is room, before it is sent.
