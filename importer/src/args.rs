@@ -182,8 +182,8 @@ pub struct From {
     pub disk: Option<String>,
     /// For which machines the image of layers shall be: os/architecture, as in linux/arm64 or linux/arm/v7
     ///
-    /// Without it, a list of images is searched for one for this machine. An image for another platform is never taken. An
-    /// image that is pushed is for this platform, too.
+    /// An image for another platform is never taken. Without it, a list of images is searched for one for this machine, and
+    /// an image that is in no list is taken as it is. An image that is pushed is for this platform, too.
     #[arg(long, value_name = "PLATFORM")]
     pub platform: Option<String>,
     /// Trust the certificates in this file or folder too (PEM)

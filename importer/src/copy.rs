@@ -236,6 +236,15 @@ fn target(args: &Copy) -> Result<(Box<dyn Sink>, Option<Receipt>)> {
                 "targets of the kind {scheme}:// can't be written; docker://, a file, a block device and null: can"
             ),
         )),
+        // A slip, and not a file of that name.
+        Some((scheme @ ("docker" | "oci" | "oci-archive" | "docker-archive" | "s3" | "gs"), _)) => {
+            let what =
+                if scheme == "docker" { "write it as docker://HOST/REPOSITORY:TAG" } else { "it is no kind of target" };
+            Err(Error::new(
+                Kind::Usage,
+                format!("{}: {what}; for a file of that name write ./{}", args.target, args.target),
+            ))
+        }
         _ => Ok((sink::create(Path::new(&args.target), options)?, None)),
     }
 }

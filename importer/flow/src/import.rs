@@ -125,6 +125,11 @@ pub fn import(
     let pool = Pool::new(sink, settings.threads.saturating_add(1), settings.memory / QUEUE_SHARE, bin.clone())?;
     let name = source.name();
     let result = Import { source: &mut *source, settings, progress, bin }.run(pool);
+    // Bytes that were damaged on their way are no word about the image.
+    let result = result.map_err(|error| match error.kind() {
+        Kind::NotUsable | Kind::Unsafe => source.doubt().err().unwrap_or(error),
+        _ => error,
+    });
     let result = result.map(|outcome| Outcome { source_digest: source.digest().or(outcome.source_digest), ..outcome });
     result.map_err(|error| named(error, &name, source.served()))
 }

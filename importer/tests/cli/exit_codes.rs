@@ -67,6 +67,9 @@ fn a_command_that_makes_no_sense_is_2() {
     let disk = disk.to_str().unwrap();
     fails(&place, "ftp://host/disk", 2, &["ftp://"]);
     fails(&place, "http://", 2, &[]);
+    for target in ["docker:host/disk", "oci:layout:v1", "oci-archive:x.tar"] {
+        run(&mut copy(disk, target)).failed(2);
+    }
     run(copy(disk, "ftp://host/disk:tag").args(["--progress", "none"])).failed(2);
     for options in [
         &["--memory", "1Mi"][..],

@@ -11,6 +11,7 @@ mod walk;
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 pub use dvcr_oci::Platform;
 use dvcr_oci::{Descriptor, Digest, ImageConfig, ImageManifest, media};
@@ -69,6 +70,8 @@ pub struct ContainerSource {
     found: Option<Found>,
     /// What can be read at any offset.
     part: Option<Box<dyn Source>>,
+    /// Whether all layers were read and verified.
+    verified: Arc<AtomicBool>,
 }
 
 /// Where the disk was found.
@@ -92,7 +95,7 @@ impl ContainerSource {
         {
             return Err(Error::new(Kind::NotUsable, format!("{}: {what}", image.name)));
         }
-        Ok(Self { image: Arc::new(image), disk, reading, found: None, part: None })
+        Ok(Self { image: Arc::new(image), disk, reading, found: None, part: None, verified: Arc::default() })
     }
 
     /// Finds the disk, and begins to read it.
@@ -122,7 +125,7 @@ impl ContainerSource {
                         self.part = Some(Box::new(part));
                         return Ok(stream);
                     }
-                    return Ok(Box::new(Disk { walk, place }));
+                    return Ok(Box::new(Disk { walk, place, verified: Arc::clone(&self.verified) }));
                 }
                 Step::Data(_) => {}
                 // Its only layer is no archive: then it is the disk.
@@ -230,6 +233,18 @@ impl Source for ContainerSource {
         true
     }
 
+    fn doubt(&mut self) -> Result<()> {
+        if self.reading == Reading::Partial || self.verified.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        for descriptor in self.image.manifest.layers.iter().rev() {
+            let mut source = self.image.blobs.blob(descriptor)?;
+            let mut layer = Verified::new(source.open()?, descriptor, &self.image.name)?;
+            while layer.next()?.is_some() {}
+        }
+        Ok(())
+    }
+
     fn identity(&self) -> Option<String> {
         Some(self.image.digest.to_string())
     }
@@ -247,13 +262,17 @@ impl Source for ContainerSource {
 struct Disk {
     walk: Walk,
     place: Place,
+    verified: Arc<AtomicBool>,
 }
 
 impl Stream for Disk {
     fn next(&mut self) -> Result<Option<Piece>> {
         match self.walk.next()? {
             Step::Data(piece) => Ok(Some(piece)),
-            Step::End(place) if place.is_none_or(|place| place == self.place) => Ok(None),
+            Step::End(place) if place.is_none_or(|place| place == self.place) => {
+                self.verified.store(true, Ordering::Relaxed);
+                Ok(None)
+            }
             _ => Err(Error::new(Kind::NotUsable, "there is more than one file that can be the disk")),
         }
     }

@@ -91,6 +91,12 @@ pub trait Source: Send {
         None
     }
 
+    /// Looks whether what was read is what it has to be, after it made no sense. Fails if it is something else: then that
+    /// is what is wrong.
+    fn doubt(&mut self) -> Result<()> {
+        Ok(())
+    }
+
     /// From the next `open` on, `observer` sees the bytes as they were sent where that is not what `open` gives, because
     /// the server encoded them for the way.
     fn observe_encoded(&mut self, _observer: Option<Observer>) {}

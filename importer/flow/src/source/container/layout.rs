@@ -172,7 +172,13 @@ impl Blobs for Layout {
             return Err(missing(&descriptor.digest));
         }
         match self {
-            Self::Folder(folder) => Ok(Box::new(FileSource::open(&folder.join(name))?)),
+            Self::Folder(folder) => {
+                let path = folder.join(name);
+                if !fs::metadata(&path).is_ok_and(|blob| blob.is_file()) {
+                    return Err(Error::new(Kind::NotUsable, format!("the blob {} is no file", path.display())));
+                }
+                Ok(Box::new(FileSource::open(&path)?))
+            }
             Self::Archive(archive) => {
                 let range = archive.files.get(name.as_bytes()).ok_or_else(|| missing(&descriptor.digest))?;
                 Ok(Box::new(archive.part(range.clone())?))

@@ -63,12 +63,19 @@ fn search(
         match Manifest::parse(&bytes, Some(&descriptor.media_type)).map_err(|error| failed(&error))? {
             Manifest::Image(manifest) => {
                 let config = config(&manifest, documents)?;
-                // What the index says of it counts where it says something; then the image must not say another thing.
-                match config.as_ref().map(|config| config.check(asked)) {
-                    Some(Err(error)) => missing = Some(failed(&error)),
-                    Some(Ok(())) => return Ok(Some((descriptor.clone(), manifest, config))),
-                    None if descriptor.platform.is_some() => return Ok(Some((descriptor.clone(), manifest, None))),
-                    None => {}
+                let said = config.as_ref().and_then(ImageConfig::platform);
+                let fits = match (&descriptor.platform, &config) {
+                    (Some(_), _) => {
+                        // Configurations lack variants, so the index counts; but it can't make one machine of another.
+                        let other = said.filter(|said| asked.contradicts(said));
+                        other.map_or(Ok(()), |_| config.as_ref().map_or(Ok(()), |config| config.check(asked)))
+                    }
+                    (None, Some(config)) => config.check(asked),
+                    (None, None) => continue,
+                };
+                match fits {
+                    Ok(()) => return Ok(Some((descriptor.clone(), manifest, config))),
+                    Err(error) => missing = Some(failed(&error)),
                 }
             }
             Manifest::Index(_) if depth == 0 => {

@@ -50,7 +50,10 @@ enum What {
     File,
     Folder,
     Symlink(Vec<u8>),
+    /// To what the layers below have.
     Hardlink(Vec<u8>),
+    /// A hard link to a file that came before in its layer: it stays that file, whatever takes the other name later.
+    Same(Place),
     Other,
 }
 
@@ -100,7 +103,7 @@ impl Survey {
             EntryKind::Regular => What::File,
             EntryKind::Directory => What::Folder,
             EntryKind::Symlink => What::Symlink(entry.link.clone()),
-            EntryKind::Hardlink => What::Hardlink(entry.link.clone()),
+            EntryKind::Hardlink => self.linked(&entry.link, place.layer),
             _ => What::Other,
         };
         if self.is_hidden(&path) {
@@ -121,6 +124,19 @@ impl Survey {
             _ => return Ok(false),
         }
         Ok(true)
+    }
+
+    /// What a hard link in the layer at hand is.
+    fn linked(&self, link: &[u8], layer: usize) -> What {
+        let Ok(Some(target)) = EntryPath::of(link) else { return What::Hardlink(link.to_vec()) };
+        match self.fresh.seen.get(&target).map(|seen| (seen.place, &seen.what)) {
+            Some((place, What::File)) => What::Same(place),
+            Some((_, what)) => what.clone(),
+            None => match self.buried.get(&(layer, target)) {
+                Some(place) => What::Same(*place),
+                None => What::Hardlink(link.to_vec()),
+            },
+        }
     }
 
     /// The layer at hand has ended.
@@ -188,17 +204,10 @@ impl Survey {
     fn resolve(&self, path: &EntryPath, seen: &Seen, depth: usize) -> Result<Option<Place>, String> {
         let target = match &seen.what {
             What::File => return Ok(Some(seen.place)),
+            What::Same(place) => return Ok(Some(*place)),
             What::Folder | What::Other => return Ok(None),
             What::Symlink(link) => path.follow(link),
-            What::Hardlink(link) => {
-                let target = EntryPath::of(link).ok().flatten();
-                if let Some(place) =
-                    target.as_ref().and_then(|target| self.buried.get(&(seen.place.layer, target.clone())))
-                {
-                    return Ok(Some(*place));
-                }
-                target
-            }
+            What::Hardlink(link) => EntryPath::of(link).ok().flatten(),
         };
         let (What::Symlink(link) | What::Hardlink(link)) = &seen.what else { return Ok(None) };
         let lost = || format!("{path} is a link to {}, which is not in the image", shown(link));
@@ -217,6 +226,7 @@ impl Survey {
             .filter_map(|(path, seen)| match &seen.what {
                 What::File => Some(format!("{path} ({} bytes)", seen.place.size)),
                 What::Symlink(link) | What::Hardlink(link) => Some(format!("{path} (a link to {})", shown(link))),
+                What::Same(_) => Some(format!("{path} (a link)")),
                 What::Folder | What::Other => None,
             })
             .collect();

@@ -169,6 +169,15 @@ fn layers_have_their_full_meaning() {
             ],
             &old,
         ),
+        (
+            "hard link to a file whose name another takes later",
+            vec![
+                has("data/a.img", &old)
+                    .with(Entry::hardlink("disk/b.img", "data/a.img"))
+                    .with(Entry::file("data/a.img", &new)),
+            ],
+            &old,
+        ),
         ("symbolic link beside", vec![has("disk/a.img", &old).with(Entry::symlink("disk/current.img", "a.img"))], &old),
         (
             "symbolic link to another layer",
@@ -340,6 +349,12 @@ fn the_platform_is_chosen_and_never_guessed() {
         assert!(read("v1", platform).unwrap() == disk(seed), "{platform}");
     }
     assert!(read("plain", "linux/arm64").unwrap() == disk(2));
+    // An index that says of an image what its configuration denies.
+    let lying = Index::new().with(&arm64.clone().said_for("linux/amd64")).build();
+    let other = tempfile::tempdir().unwrap();
+    write_layout(other.path(), &[("", &lying)]);
+    let error = read_from(other.path(), None, Some("linux/amd64"), None, Reading::Verified).unwrap_err();
+    assert_eq!(error.kind(), Kind::Refused, "{error}");
     for (reference, platform) in [("v1", "linux/s390x"), ("plain", "linux/amd64"), ("v1", "linux/arm/v6")] {
         let error = read(reference, platform).unwrap_err();
         assert_eq!(error.kind(), Kind::Refused, "{error}");
