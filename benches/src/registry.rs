@@ -100,7 +100,7 @@ impl<'a> Bench<'a> {
             theirs.push(timed(tool("sh").args(["-euc", script, "rival", &source]).arg(&dir).arg(&out)));
             remove(&out);
         }
-        row(name, ours, vec![("skopeo copy, tar, qemu-img convert", theirs, 1.0 / 3.0)])
+        row(name, ours, vec![("skopeo copy, tar, qemu-img convert", theirs, 0.33)])
     }
 
     /// A blob from both registries, asked for with curl.
@@ -144,7 +144,7 @@ impl<'a> Bench<'a> {
             }
         }
         let (memory, rival) = (peak(&self.ours.registry), peak(&self.theirs.registry));
-        let mut row = row(name, ours, vec![("docker-registry", theirs, 1.0 / 1.5)]);
+        let mut row = row(name, ours, vec![("docker-registry", theirs, 0.67)]);
         row.ours.rss = memory;
         row.checks.push(Check {
             against: "memory of docker-registry".into(),
