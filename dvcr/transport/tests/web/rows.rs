@@ -175,11 +175,12 @@ async fn a_signed_query_is_not_touched_on_the_way() {
 #[tokio::test]
 async fn an_http2_transfer_survives_resets_lost_connections_stalls_and_goodbyes() {
     type Fault = fn(Reply) -> Reply;
-    let faults: [(&str, Fault, u8); 4] = [
-        ("RST_STREAM", |reply| reply.fault_at(300 << 10, Reply::cut), 1),
-        ("a lost connection", |reply| reply.fault_at(300 << 10, Reply::reset), 1),
-        ("a stall", |reply| reply.fault_at(300 << 10, Reply::stall), 1),
-        ("GOAWAY", Reply::goodbye, 2),
+    // A request that meets the GOAWAY on its way is lost; the next one may be HTTP/1.1.
+    let faults: [(&str, Fault, &[u8]); 4] = [
+        ("RST_STREAM", |reply| reply.fault_at(300 << 10, Reply::cut), &[1]),
+        ("a lost connection", |reply| reply.fault_at(300 << 10, Reply::reset), &[1]),
+        ("a stall", |reply| reply.fault_at(300 << 10, Reply::stall), &[1]),
+        ("GOAWAY", Reply::goodbye, &[1, 2]),
     ];
     let data = disk();
     for (what, fault, last) in faults {
@@ -200,7 +201,7 @@ async fn an_http2_transfer_survives_resets_lost_connections_stalls_and_goodbyes(
             let got = fetch(&server.url("/disk"), config).await.unwrap_or_else(|error| panic!("{what}: {error}"));
             assert!(got == data, "{what} {ranges}");
             let versions: Vec<_> = server.seen().iter().map(|seen| seen.version).collect();
-            assert_eq!((versions[0], versions.last().copied()), (2, Some(last)), "{what} {ranges}: {versions:?}");
+            assert!(versions[0] == 2 && last.contains(versions.last().unwrap()), "{what} {ranges}: {versions:?}");
         }
     }
 }
