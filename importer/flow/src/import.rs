@@ -187,6 +187,26 @@ impl Import<'_> {
         unwrap(Box::new(received), &self.unwrapping())
     }
 
+    /// Opens the source for another pass, which must begin as the one before.
+    fn again(&mut self, head: &[u8], wrappers: &[&'static str]) -> Result<(Unwrapped, Account)> {
+        let account = Account::new(&self.settings.checksums)?;
+        self.progress.expect(self.source.len().unwrap_or(0));
+        let again = self.open(&account)?;
+        if again.head != head || again.wrappers != wrappers {
+            return Err(self.changed());
+        }
+        Ok((again, account))
+    }
+
+    /// Refuses a pass that has brought other bytes than the first one.
+    fn check_same(&self, first: &Account, pass: &Account) -> Result<()> {
+        if first.identity() == pass.identity() { Ok(()) } else { Err(self.changed()) }
+    }
+
+    fn changed(&self) -> Error {
+        Error::new(Kind::Changed, format!("{} changed while it was read; try again", self.source.name()))
+    }
+
     /// Refuses a DMG, which is known by its trailer and may begin with a block that looks like a compressed file. Where
     /// the trailer can't be read, the decoder will find that what follows its block makes no sense.
     fn check_trailer(&mut self, opened: &Unwrapped) -> Result<()> {

@@ -21,27 +21,26 @@ impl Import<'_> {
         mut opened: Unwrapped,
         mut account: Account,
         format: Box<dyn Format>,
-        mut pool: Pool,
+        pool: Pool,
     ) -> Result<Outcome> {
         self.start_over("the image is kept as it is", pool.sink())?;
         let mut look = self.look(&opened, format)?;
-        let mut mode = Mode::Streaming;
+        self.progress.expect(self.source.len().unwrap_or(0));
+        let mut first = None;
         let size = match self.inner_len(&opened) {
             Some(len) => len,
             None => {
-                mode = Mode::TwoPass;
                 let mut len = 0;
                 while let Some(piece) = opened.stream.next()? {
                     len += piece.len();
                     look.see(piece)?;
                 }
                 look.end()?;
-                (opened, account) = self.again(&opened, &account)?;
+                first = Some(account.clone());
+                (opened, account) = self.anew(&opened, &account)?;
                 len
             }
         };
-        self.progress.expect(self.source.len().unwrap_or(0));
-        pool.drain()?;
         let sink = pool.finish()?;
         sink.tell(&look.image(opened.wrappers.clone()));
         sink.prepare(Some(size))?;
@@ -54,6 +53,9 @@ impl Import<'_> {
             at += piece.len();
             look.see(piece)?;
         }
+        if let Some(first) = &first {
+            self.check_same(first, &account)?;
+        }
         let source_digest = account.check(&self.settings.checksums, &self.source.name())?;
         look.end()?;
         let image = look.image(opened.wrappers);
@@ -61,7 +63,7 @@ impl Import<'_> {
         let written = sink.finish(at)?;
         Ok(Outcome {
             image,
-            mode,
+            mode: if first.is_some() { Mode::TwoPass } else { Mode::Streaming },
             source_bytes: self.progress.received(),
             source_digest,
             bytes_written: written.data,
@@ -97,12 +99,12 @@ impl Import<'_> {
             }
         }
         let size = raw.finish()?.virtual_size;
-        let (opened, account) = self.again(&opened, account)?;
+        let (opened, account) = self.anew(&opened, account)?;
         Ok((opened, account, size))
     }
 
-    /// Opens the source once more, of which `before` was read to its end.
-    fn again(&mut self, before: &Unwrapped, account: &Account) -> Result<(Unwrapped, Account)> {
+    /// Opens the source once more, of which `before` was read to its end for its length alone.
+    fn anew(&mut self, before: &Unwrapped, account: &Account) -> Result<(Unwrapped, Account)> {
         account.check(&self.settings.checksums, &self.source.name())?;
         if !self.source.reopens() {
             let message = format!(
@@ -112,15 +114,7 @@ impl Import<'_> {
             );
             return Err(Error::new(Kind::Refused, message));
         }
-        let account = Account::new(&self.settings.checksums)?;
-        let again = self.open(&account)?;
-        if again.head != before.head || again.wrappers != before.wrappers {
-            return Err(Error::new(
-                Kind::Changed,
-                format!("{} changed while it was read; try again", self.source.name()),
-            ));
-        }
-        Ok((again, account))
+        self.again(&before.head, &before.wrappers)
     }
 }
 
@@ -160,3 +154,6 @@ impl Look {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

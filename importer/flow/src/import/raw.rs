@@ -26,13 +26,15 @@ impl Import<'_> {
         trail: Trail,
     ) -> Result<Outcome> {
         let mut size = self.inner_len(&opened);
-        let mut opened = opened;
+        let (mut opened, mut first) = (opened, None);
         if !pool.sink().sized() {
             // Up to 512 bytes fewer, if it turns out to be a fixed VHD: a target that just fits is not refused for them.
             size = size.map(|len| len.saturating_sub(importer_disk::SECTOR));
         } else if let Some(len) = size {
             size = Some(len.next_multiple_of(importer_disk::SECTOR));
         } else {
+            first = Some(account.clone());
+            self.progress.expect(self.source.len().unwrap_or(0));
             let measured;
             (opened, account, measured) = self.measured(opened, &account)?;
             size = Some(measured);
@@ -52,8 +54,13 @@ impl Import<'_> {
             let rest = self.source.range(done..self.source.len().unwrap_or(done))?;
             disk.take(&mut counted(rest))?;
         } else {
-            self.progress.expect(self.source.len().unwrap_or(0));
+            if first.is_none() {
+                self.progress.expect(self.source.len().unwrap_or(0));
+            }
             disk.take(&mut stream)?;
+        }
+        if let Some(first) = &first {
+            self.check_same(first, &account)?;
         }
         let Disk { raw, at, mut ops, mut pool, trail, .. } = disk;
         let source_digest = account.check(&self.settings.checksums, &self.source.name())?;
@@ -87,7 +94,7 @@ impl Import<'_> {
         let image = Image { allocated: Some(written.data), ..image };
         Ok(Outcome {
             image,
-            mode: Mode::Streaming,
+            mode: if first.is_some() { Mode::TwoPass } else { Mode::Streaming },
             source_bytes: self.progress.received(),
             source_digest,
             bytes_written: written.data,

@@ -73,10 +73,7 @@ impl Import<'_> {
                     pool.submit(&mut ops)?;
                 }
             }
-            if pass_account.identity() != account.identity() {
-                let message = format!("{} changed while it was read; try again", self.source.name());
-                return Err(Error::new(Kind::Changed, message));
-            }
+            self.check_same(&account, &pass_account)?;
             // Every pass has its own hash: the next one brings what this one let go, and who can forge a CRC must not get
             // other bytes past a checksum. And before the parser complains of what is missing: the checksum knows why.
             let digest = pass_account.check(&self.settings.checksums, &self.source.name())?;
@@ -84,13 +81,8 @@ impl Import<'_> {
             if pass == Pass::Done {
                 break digest;
             }
-            pass_account = Account::new(&self.settings.checksums)?;
-            self.progress.expect(self.source.len().unwrap_or(0));
-            let again = self.open(&pass_account)?;
-            if again.head != head || again.wrappers != wrappers {
-                let message = format!("{} changed while it was read; try again", self.source.name());
-                return Err(Error::new(Kind::Changed, message));
-            }
+            let again;
+            (again, pass_account) = self.again(&head, &wrappers)?;
             stream = again.stream;
         };
         if !prepared {
