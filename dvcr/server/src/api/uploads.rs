@@ -47,14 +47,11 @@ impl Api {
     }
 
     pub(super) async fn patch_upload(self: &Arc<Self>, name: Name, id: String, call: Call) -> Result<Answer> {
-        let push = self.pushes.resume(&self.store, &name, &id).await?;
-        let headers = call.request.headers();
-        if let Some(answer) = misplaced(headers, &name, &push)? {
-            return Ok(answer);
-        }
-        let push = self.with_room(push, headers).await?;
+        let mut push = match self.resumed(&name, &id, call.request.headers()).await? {
+            Resumed::Push(push) => push,
+            Resumed::Misplaced(answer) => return Ok(answer),
+        };
         let body = call.request.into_body();
-        let mut push = push;
         let received = tokio::spawn(async move {
             push.receive(body).await?;
             Ok(push.len())
@@ -69,14 +66,11 @@ impl Api {
             .first("digest")
             .ok_or_else(|| Error::new(Kind::DigestInvalid, "the last request of an upload says ?digest= what it is"))?;
         let digest = parse_digest(digest)?;
-        let push = self.pushes.resume(&self.store, &name, &id).await?;
-        let headers = call.request.headers();
-        if let Some(answer) = misplaced(headers, &name, &push)? {
-            return Ok(answer);
-        }
-        let push = self.with_room(push, headers).await?;
+        let mut push = match self.resumed(&name, &id, call.request.headers()).await? {
+            Resumed::Push(push) => push,
+            Resumed::Misplaced(answer) => return Ok(answer),
+        };
         let body = call.request.into_body();
-        let mut push = push;
         let pushed = tokio::spawn(async move {
             push.expect(digest.algorithm());
             push.receive(body).await?;
@@ -123,11 +117,15 @@ impl Api {
         .await
     }
 
-    /// The upload, if there is room for what is announced. Otherwise it is dropped: it can't become whole, and what it has
-    /// brought would keep the place of what could help.
-    async fn with_room(&self, push: Push, headers: &HeaderMap) -> Result<Push> {
+    /// The upload that a chunk with these headers belongs to, if it begins where that ends and there is room for it. Without
+    /// room the upload is dropped: it can't become whole, and what it has brought would keep the place of what could help.
+    async fn resumed(&self, name: &Name, id: &str, headers: &HeaderMap) -> Result<Resumed> {
+        let push = self.pushes.resume(&self.store, name, id).await?;
+        if let Some(answer) = misplaced(headers, name, &push)? {
+            return Ok(Resumed::Misplaced(answer));
+        }
         match self.announce(headers).await {
-            Ok(()) => Ok(push),
+            Ok(()) => Ok(Resumed::Push(push)),
             Err(error) => {
                 if error.kind() == Kind::Full {
                     push.cancel().await?;
@@ -143,6 +141,12 @@ impl Api {
         let store = self.store.clone();
         blocking(move || store.has_room(length)).await
     }
+}
+
+/// An upload that goes on, or the answer to a chunk that does not begin where it ends.
+enum Resumed {
+    Push(Push),
+    Misplaced(Answer),
 }
 
 /// What a task has brought.
