@@ -13,6 +13,7 @@ use hyper::body::{Frame, SizeHint};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 use tokio::task::JoinHandle;
 
+use crate::direct::{self, Direct, Sending};
 use crate::metrics::Request;
 
 /// The body of an answer. Says to the log how the request ended when it is dropped.
@@ -23,7 +24,13 @@ pub(crate) struct Body {
 
 enum Kind {
     Bytes(Bytes),
+    /// Through our memory, for TLS and for little.
     File(Box<Reading>),
+    /// Past it.
+    Direct {
+        sending: Box<Sending>,
+        _pull: Pull,
+    },
 }
 
 impl Body {
@@ -33,17 +40,28 @@ impl Body {
 
     /// `len` bytes of a file from `at`.
     pub(crate) fn file(file: File, at: u64, len: u64, budget: &Arc<Budget>) -> Self {
-        budget.readers.fetch_add(1, Ordering::Relaxed);
         let reading = Reading {
             file: Arc::new(file),
             at,
             left: len,
             ahead: true,
-            budget: Arc::clone(budget),
+            pull: Pull::new(budget),
             shelf: Arc::new(Mutex::new(Shelf::default())),
             waiting: None,
         };
         Self { kind: Kind::File(Box::new(reading)), request: None }
+    }
+
+    /// The same on its way over a connection that can take it past our memory.
+    pub(crate) fn over(self, direct: &Arc<Direct>) -> Self {
+        let kind = match self.kind {
+            Kind::File(reading) if reading.left >= direct::LEAST => {
+                let Reading { file, at, left, pull, .. } = *reading;
+                Kind::Direct { sending: Box::new(Sending::new(direct, file, at, left)), _pull: pull }
+            }
+            other => other,
+        };
+        Self { kind, ..self }
     }
 
     /// The same, and this request ends with it.
@@ -56,6 +74,7 @@ impl Body {
         match &self.kind {
             Kind::Bytes(bytes) => bytes.len() as u64,
             Kind::File(reading) => reading.left,
+            Kind::Direct { sending, .. } => sending.left(),
         }
     }
 }
@@ -69,6 +88,7 @@ impl hyper::body::Body for Body {
             Kind::Bytes(bytes) if bytes.is_empty() => None,
             Kind::Bytes(bytes) => Some(Ok(std::mem::take(bytes))),
             Kind::File(reading) => ready!(reading.poll_next(context)),
+            Kind::Direct { sending, .. } => ready!(sending.poll_next(context)),
         };
         if let (Some(Ok(bytes)), Some(request)) = (&next, &mut self.request) {
             request.sent(bytes.len() as u64);
@@ -109,6 +129,22 @@ impl Budget {
     }
 }
 
+/// One pull, counted as long as it lasts.
+struct Pull(Arc<Budget>);
+
+impl Pull {
+    fn new(budget: &Arc<Budget>) -> Self {
+        budget.readers.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(budget))
+    }
+}
+
+impl Drop for Pull {
+    fn drop(&mut self) {
+        self.0.readers.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// A file as it is read: at most [`BUFFERS`] buffers, which come back when the socket has taken them.
 struct Reading {
     file: Arc<File>,
@@ -116,7 +152,7 @@ struct Reading {
     left: u64,
     /// What is in the page cache is read here and now; where the file system can't say what is, never.
     ahead: bool,
-    budget: Arc<Budget>,
+    pull: Pull,
     shelf: Arc<Mutex<Shelf>>,
     waiting: Option<JoinHandle<(Vec<u8>, io::Result<usize>)>>,
 }
@@ -177,7 +213,7 @@ impl Reading {
 
     /// A buffer of the size that is right now; waits until one comes back if all are lent.
     fn poll_buffer(&self, context: &mut Context<'_>) -> Poll<Vec<u8>> {
-        let size = self.budget.chunk();
+        let size = self.pull.0.chunk();
         let Ok(mut shelf) = self.shelf.lock() else { return Poll::Ready(vec![0; size]) };
         if shelf.lent >= BUFFERS {
             shelf.waker = Some(context.waker().clone());
@@ -197,12 +233,6 @@ impl Reading {
         self.at += read as u64;
         self.left = self.left.saturating_sub(read as u64);
         Ok(Bytes::from_owner(Lent { buffer, len: read, shelf: Arc::clone(&self.shelf) }))
-    }
-}
-
-impl Drop for Reading {
-    fn drop(&mut self) {
-        self.budget.readers.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

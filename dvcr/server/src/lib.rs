@@ -14,7 +14,8 @@
 //! # }
 //! ```
 //!
-//! Costs: a push is hashed once, while it is written; a pull is read from the page cache into buffers that are used again.
+//! Costs: a push is hashed once, while it is written; a pull is sent by the kernel out of the page cache, or with TLS read
+//! into buffers that are used again.
 //! Nothing is read at the start, whatever the store holds. Memory is bounded by the number of connections, and all pulls
 //! together share one budget.
 
@@ -23,6 +24,7 @@
 mod api;
 mod auth;
 mod body;
+mod direct;
 mod error;
 mod metrics;
 mod push;

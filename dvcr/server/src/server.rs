@@ -21,6 +21,7 @@ use tokio_rustls::TlsAcceptor;
 use crate::api::{Answer, Api, Why, blocking};
 use crate::auth::{Access, Auth};
 use crate::body::Budget;
+use crate::direct::Direct;
 use crate::error::{Error, Kind, Result};
 use crate::metrics::{Metrics, Request};
 use crate::push::Pushes;
@@ -205,10 +206,11 @@ impl Shared {
     }
 
     async fn talk(&self, stream: Stream, peer: SocketAddr) {
-        let api = Arc::clone(&self.api);
+        let (api, direct) = (Arc::clone(&self.api), stream.direct());
+        let is_direct = direct.is_some();
         let service = service_fn(move |request| {
-            let api = Arc::clone(&api);
-            async move { Ok::<_, Infallible>(answer(api, request, peer).await) }
+            let (api, direct) = (Arc::clone(&api), direct.clone());
+            async move { Ok::<_, Infallible>(answer(api, request, peer, direct).await) }
         });
         let mut http = http1::Builder::new();
         http.timer(TokioTimer::new())
@@ -217,6 +219,10 @@ impl Shared {
             .max_header_size(MAX_HEAD)
             .max_buf_size(MAX_BUFFER)
             .half_close(false);
+        if is_direct {
+            // Never copied into one buffer: see `direct`.
+            http.writev(true);
+        }
         let connection = http.serve_connection(TokioIo::new(stream), service);
         tokio::pin!(connection);
         let mut stopped = self.stopped.clone();
@@ -238,7 +244,12 @@ impl Shared {
     }
 }
 
-async fn answer(api: Arc<Api>, request: hyper::Request<Incoming>, peer: SocketAddr) -> Answer {
+async fn answer(
+    api: Arc<Api>,
+    request: hyper::Request<Incoming>,
+    peer: SocketAddr,
+    direct: Option<Arc<Direct>>,
+) -> Answer {
     let agent = request.headers().get(USER_AGENT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let path = request.uri().path();
     let mut log = Request {
@@ -263,6 +274,10 @@ async fn answer(api: Arc<Api>, request: hyper::Request<Incoming>, peer: SocketAd
     let (mut head, body) = answer.into_parts();
     log.error = head.extensions.remove::<Why>().map(|why| why.0);
     log.length = hyper::body::Body::size_hint(&body).exact().unwrap_or_default();
+    let body = match direct {
+        Some(direct) => body.over(&direct),
+        None => body,
+    };
     Answer::from_parts(head, body.of(log))
 }
 

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -9,6 +10,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
 use tokio_rustls::server::TlsStream;
+
+use crate::direct::Direct;
 
 /// A connection that is given up when its client takes nothing for too long. How long it may send nothing is decided
 /// above: hyper knows whether anything is expected.
@@ -20,13 +23,21 @@ pub(crate) struct Stream {
 }
 
 enum Inner {
-    Plain(TcpStream),
+    Plain(TcpStream, Arc<Direct>),
     Tls(Box<TlsStream<TcpStream>>),
 }
 
 impl Stream {
     pub(crate) fn plain(stream: TcpStream, patience: Duration) -> Self {
-        Self { inner: Inner::Plain(stream), patience, deadline: None }
+        Self { inner: Inner::Plain(stream, Arc::default()), patience, deadline: None }
+    }
+
+    /// What takes files past our memory. Not with TLS, which has to see what it encrypts.
+    pub(crate) fn direct(&self) -> Option<Arc<Direct>> {
+        match &self.inner {
+            Inner::Plain(_, direct) => Some(Arc::clone(direct)),
+            Inner::Tls(_) => None,
+        }
     }
 
     pub(crate) fn tls(stream: TlsStream<TcpStream>, patience: Duration) -> Self {
@@ -48,7 +59,7 @@ impl Stream {
 impl AsyncRead for Stream {
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, to: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         match &mut self.inner {
-            Inner::Plain(stream) => Pin::new(stream).poll_read(context, to),
+            Inner::Plain(stream, _) => Pin::new(stream).poll_read(context, to),
             Inner::Tls(stream) => Pin::new(stream).poll_read(context, to),
         }
     }
@@ -57,7 +68,7 @@ impl AsyncRead for Stream {
 impl AsyncWrite for Stream {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, from: &[u8]) -> Poll<io::Result<usize>> {
         let polled = match &mut self.inner {
-            Inner::Plain(stream) => Pin::new(stream).poll_write(context, from),
+            Inner::Plain(stream, direct) => direct.poll_write(stream, context, &[io::IoSlice::new(from)]),
             Inner::Tls(stream) => Pin::new(stream).poll_write(context, from),
         };
         self.watch(context, polled)
@@ -69,7 +80,7 @@ impl AsyncWrite for Stream {
         from: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let polled = match &mut self.inner {
-            Inner::Plain(stream) => Pin::new(stream).poll_write_vectored(context, from),
+            Inner::Plain(stream, direct) => direct.poll_write(stream, context, from),
             Inner::Tls(stream) => Pin::new(stream).poll_write_vectored(context, from),
         };
         self.watch(context, polled)
@@ -77,14 +88,14 @@ impl AsyncWrite for Stream {
 
     fn is_write_vectored(&self) -> bool {
         match &self.inner {
-            Inner::Plain(stream) => stream.is_write_vectored(),
+            Inner::Plain(stream, _) => stream.is_write_vectored(),
             Inner::Tls(stream) => stream.is_write_vectored(),
         }
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let polled = match &mut self.inner {
-            Inner::Plain(stream) => Pin::new(stream).poll_flush(context),
+            Inner::Plain(_, direct) => Poll::Ready(direct.settle()),
             Inner::Tls(stream) => Pin::new(stream).poll_flush(context),
         };
         self.watch(context, polled)
@@ -92,7 +103,7 @@ impl AsyncWrite for Stream {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let polled = match &mut self.inner {
-            Inner::Plain(stream) => Pin::new(stream).poll_shutdown(context),
+            Inner::Plain(stream, _) => Pin::new(stream).poll_shutdown(context),
             Inner::Tls(stream) => Pin::new(stream).poll_shutdown(context),
         };
         self.watch(context, polled)
