@@ -214,13 +214,16 @@ pub(crate) fn is_too_many(page: &[u8]) -> bool {
     page.windows(CODE.len()).any(|part| part.eq_ignore_ascii_case(CODE))
 }
 
-/// The first words of an error page, without markup, up to the first of the `secrets` that it repeats.
+/// The first words of an error page, without markup, up to the first of the `secrets` that it repeats. Of JSON with a
+/// message it is that.
 pub(crate) fn excerpt<'a>(page: &[u8], secrets: impl Iterator<Item = &'a str>) -> String {
     let page = String::from_utf8_lossy(page);
     let shown = secrets.filter(|secret| !secret.is_empty()).filter_map(|secret| page.find(secret)).min();
+    let page = page.get(..shown.unwrap_or(page.len())).unwrap_or_default();
+    let page = message(page).unwrap_or_else(|| page.to_owned());
     let mut text = String::with_capacity(page.len());
     let mut inside = false;
-    for char in page.get(..shown.unwrap_or(page.len())).unwrap_or_default().chars() {
+    for char in page.chars() {
         match char {
             '<' => inside = true,
             '>' if inside => {
@@ -235,6 +238,24 @@ pub(crate) fn excerpt<'a>(page: &[u8], secrets: impl Iterator<Item = &'a str>) -
     }
     let words: Vec<_> = text.split_whitespace().collect();
     words.join(" ").chars().take(EXCERPT).collect()
+}
+
+/// The first `message` in JSON that says something. Not the business of a parser: the page may have been cut.
+fn message(page: &str) -> Option<String> {
+    let (_, rest) = page.trim_start().strip_prefix('{')?.split_once("\"message\"")?;
+    let rest = rest.trim_start().strip_prefix(':')?.trim_start().strip_prefix('"')?;
+    let mut message = String::new();
+    let mut chars = rest.chars();
+    while let Some(char) = chars.next().filter(|char| *char != '"') {
+        message.push(match char {
+            '\\' => match chars.next()? {
+                'n' | 'r' | 't' => ' ',
+                other => other,
+            },
+            char => char,
+        });
+    }
+    (!message.trim().is_empty()).then_some(message)
 }
 
 fn text(headers: &HeaderMap, name: HeaderName) -> Option<&str> {

@@ -172,6 +172,12 @@ fn an_excerpt_is_one_short_line_without_markup_and_secrets() {
     assert_eq!(plain(b"a < b"), "a");
     assert_eq!(plain("ä".repeat(200).as_bytes()), "ä".repeat(100));
     assert_eq!(plain(b""), "");
+    let json = br#"{"errors":[{"code":"BLOB_UNKNOWN","message":"a has no\nblob \"b\"","detail":{}}]}"#;
+    assert_eq!(plain(json), "a has no blob 'b'");
+    assert_eq!(plain(br#"{"code":500, "message" : "so sorry"#), "so sorry", "a page that was cut");
+    for other in [r#"{"message":""}"#, r#"{"message":7}"#, r#"{"error":"x"}"#, r#"["message","x"]"#] {
+        assert_eq!(plain(other.as_bytes()), other.replace('"', "'"));
+    }
     let page = b"<Error><Message>bad signature</Message><Given>Zm9v%3D</Given></Error>";
     assert_eq!(excerpt(page, ["Zm9v%3D"].into_iter()), "bad signature");
     assert_eq!(excerpt(page, ["Zm9v%3D", "signature"].into_iter()), "bad");
