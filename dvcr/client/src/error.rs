@@ -16,7 +16,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// | `Denied`, `NotFound`, `Refused`, `NoPlatform`, `Unsupported` | 4 |
 /// | `Malformed` | 5 |
 /// | `Mismatch` | 7 |
-/// | `Full` | 8 |
+/// | `Full`, `NotWritable` | 8 |
 /// | `Content` | that of whatever could not be read |
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -41,6 +41,8 @@ pub enum Kind {
     Mismatch,
     /// The registry has no room.
     Full,
+    /// The registry takes no pushes at all.
+    NotWritable,
     /// What was to be pushed could not be read.
     Content,
 }

@@ -100,6 +100,13 @@ impl Repository {
         self.server.error(error)
     }
 
+    /// The same of the first and the last request of a push. Registries that are read-only answer so.
+    pub(crate) fn push_error(&self, failure: Failure) -> Error {
+        let is_read_only = failure.status() == Some(405);
+        let error = self.error(failure);
+        if is_read_only { Error::new(Kind::NotWritable, error.to_string()) } else { error }
+    }
+
     pub(crate) async fn auth(&self, push: bool) -> Result<Arc<Auth>> {
         self.server.auth(&Purpose { name: self.name.clone(), push, from: None }).await
     }
@@ -242,7 +249,7 @@ impl Repository {
             ask.payload(Payload::pieces([bytes.clone()]))
         };
         let reply = self.server.ask(&auth, &address, &make, &[200, 201, 202]).await;
-        let reply = reply.map_err(|failure| self.error(failure))?;
+        let reply = reply.map_err(|failure| self.push_error(failure))?;
         let said = reply.header("docker-content-digest").and_then(|said| Digest::parse(said).ok());
         if said.is_some_and(|said| said.algorithm() == digest.algorithm() && said != digest) {
             // Then it has stored something else, or only says so.

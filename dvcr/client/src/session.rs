@@ -32,7 +32,7 @@ impl Session {
         let auth = repository.auth(true).await?;
         let address = repository.server.address(&repository.name, "blobs/uploads/").await?;
         let reply = repository.server.ask(&auth, &address, &|| Ask::new(Method::Post), &[200, 201, 202]).await;
-        let reply = reply.map_err(|failure| repository.error(failure))?;
+        let reply = reply.map_err(|failure| repository.push_error(failure))?;
         let least = reply.header("oci-chunk-min-length").and_then(|least| least.parse().ok()).unwrap_or(0);
         let mut session = Self { repository: repository.clone(), auth, address, offset: 0, least };
         let found = session.moved(&reply).map_err(|failure| repository.error(failure))?;

@@ -53,9 +53,11 @@ impl Api {
             return self.monitor(path).await;
         }
         let is_head = request.method() == Method::HEAD;
+        let reads = is_head || request.method() == Method::GET;
         let mut answer = match self.answered(request, user).await {
             Ok(answer) => answer,
             Err((error, challenge)) => {
+                let error = if reads { error.while_reading() } else { error };
                 if error.kind() == Kind::Full {
                     self.metrics.refused_full.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
                 }

@@ -55,6 +55,8 @@ pub enum Kind {
     Damaged,
     /// The command or the configuration makes no sense.
     Usage,
+    /// The store can be read, but not written: a read-only file system, or one that belongs to somebody else.
+    NotWritable,
     /// The store can't be read or written.
     Io,
     /// A mistake of ours.
@@ -80,7 +82,7 @@ impl Kind {
             | Self::ManifestUnknown
             | Self::NameUnknown
             | Self::NotFound => 404,
-            Self::Unsupported => 405,
+            Self::Unsupported | Self::NotWritable => 405,
             Self::Stalled => 408,
             Self::Changed => 412,
             Self::TooLarge => 413,
@@ -91,8 +93,11 @@ impl Kind {
         }
     }
 
-    /// The code in the body of the answer: always one of the specification's, with the nearest one for what it has none
-    /// for.
+    /// The code in the body of the answer. Of a 4xx it is one of the specification's, the nearest where none fits. It has
+    /// none for a 5xx: there it is that of the distribution project, and the name of the status.
+    ///
+    /// //# spec.md, Error Codes: "A `4XX` response code from the registry MAY return a body in any format. If the response
+    /// body is in JSON format, it MUST have the following format … The `code` field MUST be one of the following"
     #[must_use]
     pub fn code(self) -> &'static str {
         match self {
@@ -107,17 +112,12 @@ impl Kind {
             Self::NameUnknown => "NAME_UNKNOWN",
             Self::SizeInvalid | Self::TooLarge => "SIZE_INVALID",
             Self::Unauthorized => "UNAUTHORIZED",
-            // Registries with a quota say DENIED when it is used up.
-            Self::Denied | Self::Full => "DENIED",
-            Self::Unsupported
-            | Self::Changed
-            | Self::BadRequest
-            | Self::NotFound
-            | Self::Damaged
-            | Self::Usage
-            | Self::Io
-            | Self::Internal => "UNSUPPORTED",
+            Self::Denied => "DENIED",
+            // What registries say that are told to be read-only.
+            Self::NotWritable | Self::Unsupported | Self::Changed | Self::BadRequest | Self::NotFound => "UNSUPPORTED",
             Self::TooManyRequests => "TOOMANYREQUESTS",
+            Self::Full => "INSUFFICIENT_STORAGE",
+            Self::Damaged | Self::Usage | Self::Io | Self::Internal => "UNKNOWN",
         }
     }
 
@@ -128,7 +128,7 @@ impl Kind {
             Self::Usage | Self::BadRequest | Self::NameInvalid | Self::Unsupported => 2,
             Self::BlobUnknown | Self::ManifestUnknown | Self::NameUnknown | Self::UploadUnknown | Self::NotFound => 4,
             Self::Damaged | Self::DigestInvalid | Self::SizeInvalid | Self::ManifestInvalid => 7,
-            Self::Full | Self::Io => 8,
+            Self::Full | Self::NotWritable | Self::Io => 8,
             _ => 1,
         }
     }
@@ -152,7 +152,26 @@ impl Error {
         if is_full(error) {
             return Self::new(Kind::Full, format!("the registry is full ({what}: {}): free some space", words(error)));
         }
-        Self::new(Kind::Io, format!("{what}: {}", words(error)))
+        match error.kind() {
+            io::ErrorKind::ReadOnlyFilesystem => {
+                let message = format!("the registry can't be written, only read ({what}: {})", words(error));
+                Self::new(Kind::NotWritable, message)
+            }
+            io::ErrorKind::PermissionDenied => {
+                let message =
+                    format!("the registry may not do this ({what}: {}): see who owns its folder", words(error));
+                Self::new(Kind::NotWritable, message)
+            }
+            _ => Self::new(Kind::Io, format!("{what}: {}", words(error))),
+        }
+    }
+
+    /// The same to who only wanted to read: that is no matter of what the registry lets people do.
+    pub(crate) fn while_reading(self) -> Self {
+        match self.kind {
+            Kind::NotWritable => Self { kind: Kind::Io, ..self },
+            _ => self,
+        }
     }
 
     /// What kind of failure it was.

@@ -140,7 +140,7 @@ impl Store {
         let path = self.tmp_file();
         let written = std::fs::write(&path, [0; 4096]);
         let removed = std::fs::remove_file(&path);
-        written.and(removed).map_err(|error| Error::io("the store can't be written", &error))
+        written.and(removed).map_err(|error| Error::io("writing to try it", &error))
     }
 
     pub(crate) fn layout(&self) -> &Layout {

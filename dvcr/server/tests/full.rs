@@ -23,7 +23,7 @@ fn a_full_store_says_so_and_recovers() {
     let answer = wire.send(&put(&large)).unwrap();
     assert_eq!(answer.status, 507, "{}", String::from_utf8_lossy(&answer.body));
     let error = &answer.json()["errors"][0];
-    assert_eq!(error["code"], "DENIED");
+    assert_eq!(error["code"], "INSUFFICIENT_STORAGE");
     assert!(error["message"].as_str().unwrap().contains("the registry is full"), "{error}");
 
     // Not announced: refused when it is too much, and nothing is left of it.

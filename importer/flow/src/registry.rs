@@ -54,7 +54,7 @@ pub(crate) fn failed(error: dvcr_client::Error) -> Error {
         Client::Transient => Kind::Transient,
         Client::Malformed => Kind::NotUsable,
         Client::Mismatch => Kind::Mismatch,
-        Client::Full => Kind::Target,
+        Client::Full | Client::NotWritable => Kind::Target,
         Client::Content => Kind::Ours,
         _ => Kind::Refused,
     };

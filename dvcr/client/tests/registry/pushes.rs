@@ -312,6 +312,16 @@ async fn what_is_wrong_is_not_stored_and_not_tried_for_long() {
     });
     let error = push(&repository(quick(), &full, "x"), b"x").await.unwrap_err();
     assert_eq!((error.kind(), count(&full, "POST")), (Kind::Full, 1), "{error}");
+    // Nor from one that takes no pushes at all.
+    let fake = Fake::default();
+    let server = refusing(&fake, |seen| seen.method == "POST", error_405);
+    let error = push(&repository(quick(), &server, "x"), b"x").await.unwrap_err();
+    assert_eq!((error.kind(), count(&server, "POST")), (Kind::NotWritable, 1), "{error}");
+    assert!(error.to_string().contains("UNSUPPORTED: read-only"), "{error}");
+}
+
+fn error_405() -> Reply {
+    error(405, "UNSUPPORTED", "read-only")
 }
 
 fn error_507() -> Reply {

@@ -86,6 +86,7 @@ pub(crate) fn refusal(error: &Error, is_head: bool) -> Answer {
     match kind {
         Kind::TooManyRequests => set(&mut answer, RETRY_AFTER, "1"),
         Kind::Unsupported => set(&mut answer, ALLOW, "GET, HEAD, POST, PUT, PATCH, DELETE"),
+        Kind::NotWritable => set(&mut answer, ALLOW, "GET, HEAD"),
         _ => {}
     }
     answer

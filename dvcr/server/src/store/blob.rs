@@ -77,7 +77,7 @@ impl Store {
         match used {
             Err(error) if absent(&error) => Ok(false),
             // A store that can't be written can still be read, and nothing is removed from it either.
-            Err(error) if error.kind() != io::ErrorKind::ReadOnlyFilesystem => Err(error),
+            Err(error) if !is_not_ours(&error) => Err(error),
             _ => Ok(true),
         }
     }
@@ -134,6 +134,11 @@ pub(super) fn remove(path: &Path) -> io::Result<bool> {
         Err(error) if absent(&error) => Ok(false),
         Err(error) => Err(error),
     }
+}
+
+/// Whether it says that the store can't be written.
+fn is_not_ours(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied)
 }
 
 fn unknown(name: &Name, digest: &Digest) -> Error {

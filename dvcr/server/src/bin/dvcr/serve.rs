@@ -25,12 +25,16 @@ pub(crate) fn run(serve: Serve) -> Result<()> {
 
 async fn serve_until_told(serve: Serve) -> Result<()> {
     let store = Store::create(&serve.root, Limits { quota: serve.quota, reserve: serve.reserve })?;
+    if let Err(error) = store.probe() {
+        tracing::warn!("nothing can be pushed, only pulled: {error}");
+    }
     let options = options(&serve.garbage)?;
     let config = Config {
         listen: serve.listen,
         tls: serve.tls_cert.zip(serve.tls_key),
         access: Access {
             htpasswd: serve.htpasswd,
+            htpasswd_pull: serve.htpasswd_pull,
             tokens: serve.token_public_key.map(|public_key| TokenRules {
                 public_key,
                 realm: serve.token_realm,
