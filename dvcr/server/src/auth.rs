@@ -22,6 +22,8 @@ use token::Tokens;
 pub struct Access {
     /// A file of `htpasswd -B`: whoever is in it may do everything. Read again when it changes.
     pub htpasswd: Option<PathBuf>,
+    /// The same of those who may only pull and list.
+    pub htpasswd_pull: Option<PathBuf>,
     /// Signed tokens, and what they must say.
     pub tokens: Option<TokenRules>,
     /// Whether pulling needs neither.
@@ -59,6 +61,8 @@ pub(crate) enum Identity {
     Nobody,
     /// In the file of passwords.
     User(String),
+    /// In that of those who may only pull.
+    Reader(String),
     /// Has a token that allows this.
     Holder(String, Vec<Grant>),
 }
@@ -76,6 +80,7 @@ pub(crate) struct Grant {
 /// Judges requests.
 pub(crate) struct Auth {
     htpasswd: Option<Htpasswd>,
+    readers: Option<Htpasswd>,
     tokens: Option<Tokens>,
     anonymous_pull: bool,
 }
@@ -85,13 +90,14 @@ impl Auth {
     pub(crate) fn new(access: Access) -> Result<Self> {
         Ok(Self {
             htpasswd: access.htpasswd.map(Htpasswd::new).transpose()?,
+            readers: access.htpasswd_pull.map(Htpasswd::new).transpose()?,
             tokens: access.tokens.map(Tokens::new).transpose()?,
             anonymous_pull: access.anonymous_pull,
         })
     }
 
     fn is_open(&self) -> bool {
-        self.htpasswd.is_none() && self.tokens.is_none()
+        self.htpasswd.is_none() && self.readers.is_none() && self.tokens.is_none()
     }
 
     /// Whether there is a place where clients get tokens.
@@ -123,11 +129,17 @@ impl Auth {
         if user == TOKEN_USER && self.tokens.is_some() {
             return self.holder(password);
         }
-        let refused = || Error::new(Kind::Unauthorized, "the name or the password is wrong");
-        match &self.htpasswd {
-            Some(htpasswd) if htpasswd.accepts(user, password).await? => Ok(Identity::User(user.to_owned())),
-            _ => Err(refused()),
+        if let Some(users) = &self.htpasswd
+            && users.accepts(user, password).await?
+        {
+            return Ok(Identity::User(user.to_owned()));
         }
+        if let Some(readers) = &self.readers
+            && readers.accepts(user, password).await?
+        {
+            return Ok(Identity::Reader(user.to_owned()));
+        }
+        Err(Error::new(Kind::Unauthorized, "the name or the password is wrong"))
     }
 
     fn holder(&self, token: &str) -> Result<Identity> {
@@ -147,6 +159,7 @@ impl Auth {
             // Clients ask here what they have to send: they are told even where pulling needs nothing.
             Identity::Nobody => self.anonymous_pull && matches!(action, Action::Pull(_)),
             Identity::User(_) => true,
+            Identity::Reader(_) => matches!(action, Action::Enter | Action::Catalog | Action::Pull(_)),
             Identity::Holder(_, grants) => {
                 let is_anyones = *action == Action::Enter || self.anonymous_pull && matches!(action, Action::Pull(_));
                 is_anyones || grants.iter().any(|grant| grant.allows(action))
@@ -156,7 +169,7 @@ impl Auth {
 
     /// Whether somebody may pull whatever there is.
     pub(crate) fn allows_all(&self, identity: &Identity) -> bool {
-        self.is_open() || self.anonymous_pull || matches!(identity, Identity::User(_))
+        self.is_open() || self.anonymous_pull || matches!(identity, Identity::User(_) | Identity::Reader(_))
     }
 
     /// What the token of somebody names.
@@ -216,7 +229,7 @@ impl Identity {
     pub(crate) fn name(&self) -> &str {
         match self {
             Self::Nobody => "anonymous",
-            Self::User(name) | Self::Holder(name, _) => name,
+            Self::User(name) | Self::Reader(name) | Self::Holder(name, _) => name,
         }
     }
 }

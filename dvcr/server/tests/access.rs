@@ -39,6 +39,35 @@ fn passwords() {
 }
 
 #[test]
+fn who_may_only_pull() {
+    let readers = tempfile::NamedTempFile::new().unwrap();
+    let hash = bcrypt::hash("lesen", 4).unwrap();
+    // The name of somebody who may do everything, too: the password tells them apart.
+    std::fs::write(readers.path(), format!("reader:{hash}\nadmin:{hash}\n")).unwrap();
+    let file = readers.path().to_str().unwrap();
+    let registry = dvcr().login("admin", "geheim").with("--htpasswd-pull").with(file).start();
+    let manifest = image(b"layer");
+    push(&registry.wire().header("Authorization", &basic("admin", "geheim")), "a", "v1", &manifest);
+    for user in ["reader", "admin"] {
+        let reader = registry.wire().header("Authorization", &basic(user, "lesen"));
+        for target in ["/v2/", "/v2/a/manifests/v1", "/v2/a/tags/list", "/v2/_catalog"] {
+            assert_eq!(status(&reader, "GET", target), 200, "{target}");
+        }
+        let answer = reader.send(&Call::new("POST", "/v2/a/blobs/uploads/")).unwrap();
+        assert_eq!((answer.status, answer.json()["errors"][0]["code"].as_str()), (403, Some("DENIED")));
+        assert_eq!(status(&reader, "PUT", "/v2/a/manifests/v2"), 403);
+        assert_eq!(status(&reader, "DELETE", &format!("/v2/a/manifests/{}", manifest.digest())), 403);
+    }
+    assert_eq!(status(&registry.wire().header("Authorization", &basic("reader", "geheim")), "GET", "/v2/"), 401);
+    assert_eq!(status(&registry.wire(), "GET", "/v2/a/manifests/v1"), 401);
+    // Without another file nobody may push.
+    let registry = dvcr().with("--htpasswd-pull").with(file).start();
+    assert_eq!(status(&registry.wire(), "POST", "/v2/a/blobs/uploads/"), 401);
+    let reader = registry.wire().header("Authorization", &basic("reader", "lesen"));
+    assert_eq!(status(&reader, "POST", "/v2/a/blobs/uploads/"), 403);
+}
+
+#[test]
 fn anonymous_pull() {
     let registry = dvcr().login("admin", "geheim").with("--anonymous-pull").start();
     let nobody = registry.wire();

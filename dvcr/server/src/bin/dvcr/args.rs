@@ -55,6 +55,9 @@ pub(crate) struct Serve {
     /// A file of `htpasswd -B`: whoever is in it may do everything; read again when it changes
     #[arg(long, value_name = "FILE")]
     pub(crate) htpasswd: Option<PathBuf>,
+    /// The same of those who may only pull and list
+    #[arg(long, value_name = "FILE")]
+    pub(crate) htpasswd_pull: Option<PathBuf>,
     /// A PEM file with the public keys (P-256) of tokens (ES256); read again when it changes
     #[arg(long, value_name = "FILE")]
     pub(crate) token_public_key: Option<PathBuf>,
