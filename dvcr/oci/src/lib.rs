@@ -29,6 +29,7 @@ pub mod media;
 mod name;
 mod platform;
 mod reference;
+mod search;
 
 pub use config::{ImageConfig, RootFs};
 pub use descriptor::Descriptor;
@@ -41,3 +42,4 @@ pub use manifest::{ImageManifest, MAX_DESCRIPTORS, Manifest};
 pub use name::{Name, Tag};
 pub use platform::Platform;
 pub use reference::Reference;
+pub use search::{Candidate, Entry, Found, Search, Step};

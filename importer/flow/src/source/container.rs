@@ -41,6 +41,8 @@ pub struct Image {
     pub manifest: ImageManifest,
     /// What it says about itself; `None` for an artifact, which says something else.
     pub config: Option<ImageConfig>,
+    /// For which machines it is, as far as it is known.
+    pub platform: Option<Platform>,
     /// Where its layers are.
     pub blobs: Box<dyn Blobs>,
 }

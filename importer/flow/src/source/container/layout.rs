@@ -6,7 +6,7 @@ use std::io::Read;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use dvcr_oci::{Descriptor, Digest, Index, MAX_DOCUMENT, Manifest, Platform};
+use dvcr_oci::{Descriptor, Digest, Found, Index, MAX_DOCUMENT, Manifest, Platform};
 use importer_codec::tar::{EntryKind, Event};
 use importer_codec::{Wrapper, wrapper};
 
@@ -37,8 +37,8 @@ pub fn layout(place: &Path, reference: Option<&str>, platform: Option<&Platform>
         };
         let index = layout.index()?;
         let root = named(&index, reference)?;
-        let (found, manifest, config) = resolve(&root, platform, &layout)?;
-        Ok(Image { name: name.clone(), digest: found.digest, manifest, config, blobs: Box::new(layout) })
+        let Found { digest, manifest, config, platform, .. } = resolve(&root, platform, &layout)?;
+        Ok(Image { name: name.clone(), digest, manifest, config, platform, blobs: Box::new(layout) })
     };
     image().map_err(|error: Error| error.within(&name))
 }

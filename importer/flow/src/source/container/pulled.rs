@@ -19,12 +19,13 @@ pub fn pulled(registry: &Registry, reference: &Reference, platform: Option<&Plat
     let (client, asked, platform) = (registry.client.clone(), reference.clone(), platform.cloned());
     let found = registry.network.wait(async move { client.resolve(&asked, platform.as_ref()).await })?;
     let image = found.map_err(failed)?;
-    let (manifest, config) = (image.manifest.clone(), image.config.clone());
+    let (manifest, config, platform) = (image.manifest.clone(), image.config.clone(), image.platform.clone());
     Ok(Image {
         name: format!("docker://{reference}"),
         digest: image.digest,
         manifest,
         config,
+        platform,
         blobs: Box::new(Pulled { network: Arc::clone(&registry.network), image }),
     })
 }
