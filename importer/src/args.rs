@@ -209,6 +209,14 @@ pub struct From {
     /// [env: REGISTRY_AUTH_FILE, DOCKER_CONFIG; GOOGLE_APPLICATION_CREDENTIALS]
     #[arg(long, value_name = "FILE")]
     pub auth_file: Option<PathBuf>,
+    /// Mirrors of registries, and registries that are insecure or blocked, as containers have them (registries.conf,
+    /// version 2) [env: CONTAINERS_REGISTRIES_CONF]
+    ///
+    /// The mirrors of a docker:// source are asked in order, then the registry itself. A certificate for a mirror may lie
+    /// beside the file, in certs.d/HOST[:PORT]/ca.crt; --ca counts for mirrors too, --insecure and --user do not. No such file is
+    /// read unless it is named: not /etc/containers/registries.conf.
+    #[arg(long, value_name = "FILE")]
+    pub registries_conf: Option<PathBuf>,
     /// Go through this proxy: http, https, socks5 or socks5h; none if empty [env: http_proxy, https_proxy, all_proxy]
     #[arg(long, value_name = "URL")]
     pub proxy: Option<Secret>,

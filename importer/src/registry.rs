@@ -22,7 +22,13 @@ pub fn reference(name: &str) -> Option<Result<Reference>> {
 pub fn source(from: &From) -> Result<Registry> {
     let config = source::config(from)?;
     let login = config.user.clone().zip(config.password.clone());
-    connect(config, login, from.auth_file.as_deref(), "source registry")
+    let known = known(from.auth_file.as_deref())?;
+    let conf = from.registries_conf.clone().or_else(|| set(REGISTRIES));
+    let routes = match conf {
+        Some(file) => Registry::registries(&file)?.routes(&known, &from.ca),
+        None => Vec::new(),
+    };
+    connect(Config { routes, role: "source registry".into(), ..with(config) }, login, known)
 }
 
 /// The sink for an image in a registry, and where it says what was pushed.
@@ -75,32 +81,46 @@ fn target(from: &From, to: &To) -> Result<Registry> {
         headers,
         ..source::config(from)?.without_credentials()
     };
-    connect(config, login, to.target_auth_file.as_deref(), "target registry")
+    let known = known(to.target_auth_file.as_deref())?;
+    connect(Config { role: "target registry".into(), ..with(config) }, login, known)
 }
 
-fn connect(config: HttpConfig, login: Option<(String, String)>, file: Option<&Path>, role: &str) -> Result<Registry> {
-    let keyring = match file.map(Path::to_owned).or_else(usual) {
-        Some(file) => Registry::keyring(&file)?,
-        None => Keyring::default(),
-    };
+/// What a file says about who we are: the one that is given, or that `login` has left.
+fn known(file: Option<&Path>) -> Result<Keyring> {
+    match file.map(Path::to_owned).or_else(usual) {
+        Some(file) => Registry::keyring(&file),
+        None => Ok(Keyring::default()),
+    }
+}
+
+/// Registries that are reached in this way. Who we are to them is in their keyring.
+fn with(transport: HttpConfig) -> Config {
+    Config { transport: HttpConfig { user: None, password: None, ..transport }, ..Config::default() }
+}
+
+fn connect(config: Config, login: Option<(String, String)>, known: Keyring) -> Result<Registry> {
     let keyring = match login {
         Some((user, password)) => {
             // The newline that `echo` leaves.
             let password =
                 password.strip_suffix('\n').map(|it| it.strip_suffix('\r').unwrap_or(it)).unwrap_or(&password);
-            Keyring::only(Login::Basic { user, password: password.to_owned() }).or(keyring)
+            Keyring::only(Login::Basic { user, password: password.to_owned() }).or(known)
         }
-        None => keyring,
+        None => known,
     };
-    let transport = HttpConfig { user: None, password: None, ..config };
-    Registry::new(Config { transport, keyring, role: role.into(), ..Config::default() })
+    Registry::new(Config { keyring, ..config })
+}
+
+/// The file that a variable of the environment names.
+fn set(name: &str) -> Option<PathBuf> {
+    env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
 }
 
 /// Where docker, podman and skopeo leave what `login` was told.
 fn usual() -> Option<PathBuf> {
-    let named = |name: &str, file: &str| Some(PathBuf::from(env::var_os(name).filter(|it| !it.is_empty())?).join(file));
+    let named = |name: &str, file: &str| Some(set(name)?.join(file));
     let places = [
-        env::var_os("REGISTRY_AUTH_FILE").filter(|it| !it.is_empty()).map(PathBuf::from),
+        set("REGISTRY_AUTH_FILE"),
         named("XDG_RUNTIME_DIR", "containers/auth.json"),
         named("DOCKER_CONFIG", "config.json"),
         named("HOME", ".docker/config.json"),
@@ -110,3 +130,4 @@ fn usual() -> Option<PathBuf> {
 
 const USER: &str = "MILLRACE_TARGET_USER";
 const PASSWORD: &str = "MILLRACE_TARGET_PASSWORD";
+const REGISTRIES: &str = "CONTAINERS_REGISTRIES_CONF";

@@ -28,20 +28,34 @@ pub struct Config {
     pub insecure: Vec<Host>,
     /// Registries without TLS.
     pub plain_http: Vec<Host>,
-    /// Where else images may be had, in this order, before the registry itself is asked.
-    pub mirrors: Vec<Mirror>,
+    /// Where else images are had from. Of those that fit a reference the one with the longest name counts, alone.
+    pub routes: Vec<Route>,
     /// How many bytes of an upload are sent at a time where it can't be sent whole. Twice as many are in memory.
     pub chunk: usize,
     /// What a registry is called in errors: `source registry`, for one.
     pub role: String,
 }
 
-/// Another place for the images of a registry, or of some of its repositories.
+/// Where the images of a registry, or of some of its repositories, are had from.
+#[derive(Clone, Debug, Default)]
+pub struct Route {
+    /// Of which: `docker.io`, `docker.io/library`, or `*.example.com` for all registries below a domain.
+    pub of: String,
+    /// Where they are if not there: a registry, and what stands in place of the above.
+    pub location: Option<String>,
+    /// Whether the registry there need not prove who it is.
+    pub insecure: bool,
+    /// Whether they are not had at all, from mirrors neither.
+    pub blocked: bool,
+    /// Which places are asked before, in this order.
+    pub mirrors: Vec<Mirror>,
+}
+
+/// Another place for images.
 #[derive(Clone, Debug, Default)]
 pub struct Mirror {
-    /// Of which: `docker.io`, or `docker.io/library`.
-    pub of: String,
-    /// Where: a registry, and what stands in place of the above: `mirror.example:5000`, or `mirror.example/hub`.
+    /// A registry, and what stands in place of the name it is the mirror of: `mirror.example:5000`, or
+    /// `mirror.example/hub`.
     pub at: String,
     /// Trusted there besides the system's certificates; nothing else is.
     pub ca_files: Vec<PathBuf>,
@@ -49,8 +63,20 @@ pub struct Mirror {
     pub insecure: bool,
     /// Who we are there. The credentials for the registry itself are not sent to a mirror.
     pub keyring: Keyring,
-    /// Only for images that are asked for by digest: it may have old tags.
-    pub by_digest_only: bool,
+    /// For what it is asked.
+    pub pulls: Pulls,
+}
+
+/// For what a mirror is asked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Pulls {
+    /// For everything.
+    #[default]
+    All,
+    /// For images by digest: it may have old tags.
+    ByDigest,
+    /// For images by tag.
+    ByTag,
 }
 
 impl Default for Config {
@@ -60,7 +86,7 @@ impl Default for Config {
             keyring: Keyring::default(),
             insecure: Vec::new(),
             plain_http: Vec::new(),
-            mirrors: Vec::new(),
+            routes: Vec::new(),
             chunk: 8 << 20,
             role: "registry".into(),
         }

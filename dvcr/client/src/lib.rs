@@ -40,7 +40,9 @@ mod keyring;
 mod login;
 mod push;
 mod refusal;
+mod registries;
 mod repository;
+mod route;
 mod server;
 mod session;
 mod token;
@@ -48,11 +50,40 @@ mod upload;
 
 pub use blob::{Blob, Opened, Verified};
 pub use client::Client;
-pub use config::{Config, Mirror};
+pub use config::{Config, Mirror, Pulls, Route};
 pub use error::{Error, Kind, Result};
 pub use image::Image;
 pub use keyring::Keyring;
 pub use login::Login;
 pub use push::{Content, Pushed};
+pub use registries::Registries;
 pub use repository::{Document, Repository, Target};
 pub use upload::Upload;
+
+/// The readers of headers, for the fuzz targets.
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzed {
+    use crate::challenge::Challenge;
+
+    /// Reads the challenges in `WWW-Authenticate`; gives how many there are, and the longest value of a parameter.
+    #[must_use]
+    pub fn challenges(headers: &[String]) -> (usize, usize) {
+        let found = Challenge::parse(headers);
+        let names = ["realm", "service", "scope", "error"];
+        let longest = found.iter().flat_map(|one| names.map(|name| one.value(name).map_or(0, str::len))).max();
+        (found.len(), longest.unwrap_or(0))
+    }
+
+    /// Reads `Link`.
+    #[must_use]
+    pub fn next_page(link: &str) -> Option<&str> {
+        crate::repository::next_page(link)
+    }
+
+    /// Reads `Range`, as the answer to an upload has it.
+    #[must_use]
+    pub fn taken(range: &str) -> Option<u64> {
+        crate::session::taken(range)
+    }
+}

@@ -302,7 +302,7 @@ impl Repository {
 }
 
 /// The address in `<…>; rel="next"` (RFC 8288).
-fn next_page(link: &str) -> Option<&str> {
+pub(crate) fn next_page(link: &str) -> Option<&str> {
     link.split(',').find_map(|link| {
         let (address, parameters) = link.trim().strip_prefix('<')?.split_once('>')?;
         let next = parameters.split(';').any(|part| {

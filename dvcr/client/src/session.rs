@@ -159,7 +159,7 @@ impl Session {
 }
 
 /// How many bytes `Range: 0-9`, or `bytes=0-9`, means; `0-0` is what they say of nothing and of one byte.
-fn taken(range: &str) -> Option<u64> {
+pub(crate) fn taken(range: &str) -> Option<u64> {
     let range = range.trim();
     let range = range.strip_prefix("bytes").map_or(range, |rest| rest.trim_start_matches(['=', ' ']));
     let (first, last) = range.split_once('-')?;

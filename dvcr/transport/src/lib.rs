@@ -72,3 +72,15 @@ pub use resource::{Request, Resource, Response};
 pub use retry::{Budget, PATIENCE, Retry};
 pub use transfer::Transfer;
 pub use validator::Validator;
+
+/// The readers of headers, for the fuzz targets.
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzed {
+    use crate::range::ContentRange;
+
+    /// Reads `Content-Range`.
+    pub fn content_range(text: &str) -> (Option<ContentRange>, Option<u64>) {
+        (ContentRange::parse(text), ContentRange::unsatisfied(text))
+    }
+}

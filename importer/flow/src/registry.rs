@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use dvcr_client::Client;
-pub use dvcr_client::{Config, Keyring, Login, Mirror};
+pub use dvcr_client::{Config, Keyring, Login, Mirror, Registries, Route};
 pub use dvcr_oci::{Host, Platform, Reference};
 
 use crate::network::Network;
@@ -34,6 +34,15 @@ impl Registry {
     /// `Kind::Usage` that names the file.
     pub fn keyring(file: &Path) -> Result<Keyring> {
         Keyring::read(file).map_err(failed)
+    }
+
+    /// Reads a `registries.conf`.
+    ///
+    /// # Errors
+    ///
+    /// `Kind::Usage` that names the file.
+    pub fn registries(file: &Path) -> Result<Registries> {
+        Registries::read(file).map_err(failed)
     }
 
     /// Understands `docker://host[:port]/repository[:tag][@digest]`.

@@ -49,6 +49,7 @@ fn help_has_every_option_of_the_contract() {
         "--path-style",
         "--anonymous",
         "--auth-file",
+        "--registries-conf",
     ];
     let copy = [
         "--size",

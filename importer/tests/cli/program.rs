@@ -84,6 +84,7 @@ pub fn importer() -> Command {
     for name in ["LOG", "USER", "PASSWORD", "HEADERS"] {
         command.env_remove(format!("MILLRACE_{name}"));
     }
+    command.env_remove("CONTAINERS_REGISTRIES_CONF");
     // A server that stays broken is not waited for.
     command.env("MILLRACE_ATTEMPTS", "2");
     for name in ["http_proxy", "https_proxy", "all_proxy", "no_proxy"] {

@@ -195,6 +195,57 @@ fn credentials_and_trust_are_of_each_side() {
     }
 }
 
+/// RG24: a mirror has what its registry, which can't be reached, does not give.
+#[test]
+fn mirrors_are_asked_as_the_configuration_has_it() {
+    for registry in registries(|config| config.tls()) {
+        let place = Place::new();
+        let made = image("raw", &place);
+        let target = at(&registry, "hub/cvi/disk:v1");
+        let (ran, report) = reported(copy(&made.path, &target).arg("--target-ca").arg(registry.ca_file()), &place);
+        ran.succeeded();
+        let digest = report["target"]["digest"].as_str().unwrap();
+        // Nobody listens there.
+        let source = |rest: &str| format!("docker://127.0.0.1:1/{rest}");
+        let conf = |name: &str, mirror: &str| {
+            let mirror = format!("[[registry.mirror]]\nlocation = \"{}/hub/cvi\"\n{mirror}", registry.host());
+            place.file(name, format!("[[registry]]\nlocation = \"127.0.0.1:1/cvi\"\n{mirror}"))
+        };
+        let strict = conf("strict.conf", "");
+        let copied = |conf: &Path, rest: &str, args: &[&str]| {
+            let ran = run(place.copy(source(rest)).arg("--registries-conf").arg(conf).args(args));
+            if ran.code == 0 {
+                place.assert_copied(&made.raw(), rest);
+            }
+            ran
+        };
+        let insecure = conf("insecure.conf", "insecure = true");
+        copied(&insecure, "cvi/disk:v1", &[]).succeeded();
+        run(place.copy(source("cvi/disk:v1")).env("CONTAINERS_REGISTRIES_CONF", &insecure)).succeeded();
+        place.assert_copied(&made.raw(), "from the environment");
+        let ca = registry.ca_file().display().to_string();
+        copied(&strict, "cvi/disk:v1", &["--ca", &ca]).succeeded();
+        let said = copied(&strict, "cvi/disk:v1", &["--insecure"]).failed(3);
+        assert!(said.contains("not trusted") && said.contains("127.0.0.1:1"), "{said}");
+        copied(&insecure, "other/disk:v1", &[]).failed(3);
+        let by_digest = conf("digest.conf", "insecure = true\npull-from-mirror = \"digest-only\"");
+        copied(&by_digest, "cvi/disk:v1", &[]).failed(3);
+        copied(&by_digest, &format!("cvi/disk@{digest}"), &[]).succeeded();
+        let blocked = place.file("blocked.conf", "[[registry]]\nlocation = \"127.0.0.1:1\"\nblocked = true");
+        assert!(copied(&blocked, "cvi/disk:v1", &[]).failed(4).contains("blocked"));
+        let wrong = place.file("wrong.conf", "[[registry]]\n\nlocation = 5");
+        assert!(copied(&wrong, "cvi/disk:v1", &[]).failed(2).contains("wrong.conf: line 1: "));
+        assert!(copied(&place.path().join("absent"), "cvi/disk:v1", &[]).failed(2).contains("absent"));
+        // What lies beside the file, as containers have it.
+        let certificates = place.path().join("certs.d").join(registry.host());
+        fs::create_dir_all(&certificates).unwrap();
+        fs::copy(registry.ca_file(), certificates.join("ca.crt")).unwrap();
+        copied(&strict, "cvi/disk:v1", &[]).succeeded();
+        run(place.copy(&made.path).arg("--registries-conf").arg(&strict)).failed(2);
+        assert!(place.left().is_empty());
+    }
+}
+
 /// RG09…RG14, RG25: platforms and digests.
 #[test]
 fn the_image_for_the_platform_is_taken() {
