@@ -119,7 +119,7 @@ impl Job<'_> {
 
     fn attempt(&self) -> Result<Outcome> {
         let args = self.args;
-        let mut settings = source::settings(&args.from)?;
+        let mut settings = source::settings(&args.source, &args.from)?;
         settings.spool_limit = args.spool_limit.0;
         settings.checksums = args.checksum.clone();
         settings.notice = crate::complain;

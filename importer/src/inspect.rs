@@ -6,15 +6,17 @@ use importer_flow::source::container::Reading;
 use importer_flow::{Error, Image, Kind, Result, inspect};
 
 use crate::args::Inspect;
-use crate::{report, size, source};
+use crate::report::{self, Origin};
+use crate::{size, source};
 
 /// Says what an image is.
 pub fn run(args: &Inspect) -> Result<()> {
-    let settings = source::settings(&args.from)?;
+    let settings = source::settings(&args.source, &args.from)?;
     source::check_platform(&args.source, &args.from, false)?;
     let mut source = source::open(&args.source, &args.from, Reading::Partial)?;
     let image = inspect(&mut *source, &settings)?;
-    let text = if args.json { json(&image)? } else { lines(&image) };
+    let origin = Origin { digest: source.digest(), platform: source.platform() };
+    let text = if args.json { json(&image, origin)? } else { lines(&image, &origin) };
     let mut out = std::io::stdout().lock();
     // A reader that has seen enough (head) is no error.
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -25,14 +27,14 @@ pub fn run(args: &Inspect) -> Result<()> {
     }
 }
 
-fn json(image: &Image) -> Result<String> {
-    let mut text = serde_json::to_string_pretty(&report::Inspected::new(image))
+fn json(image: &Image, origin: Origin) -> Result<String> {
+    let mut text = serde_json::to_string_pretty(&report::Inspected::new(image, origin))
         .map_err(|error| Error::new(Kind::Ours, "can't write JSON").because(error))?;
     text.push('\n');
     Ok(text)
 }
 
-fn lines(image: &Image) -> String {
+fn lines(image: &Image, origin: &Origin) -> String {
     let bytes = |bytes: Option<u64>, unknown: &str| match bytes {
         Some(bytes) => format!("{bytes} ({})", size::human(bytes)),
         None => unknown.to_owned(),
@@ -45,6 +47,9 @@ fn lines(image: &Image) -> String {
     text += &format!("allocated: {}\n", bytes(image.allocated, "known only at the end"));
     if image.cdrom {
         text += "cdrom: yes\n";
+    }
+    for (name, value) in [("digest", &origin.digest), ("platform", &origin.platform)] {
+        text.extend(value.iter().map(|value| format!("{name}: {value}\n")));
     }
     for feature in &image.features {
         text += &format!("{}: {}\n", report::words(feature.name), report::value(&feature.value));

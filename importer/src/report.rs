@@ -61,11 +61,24 @@ struct Target {
     digest: Option<String>,
 }
 
+/// What an image of layers is, of which a disk was looked at.
+#[derive(Debug, Serialize)]
+pub struct Origin {
+    /// What its manifest is known by.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub digest: Option<String>,
+    /// For which machines it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub platform: Option<String>,
+}
+
 /// What `inspect --json` shows.
 #[derive(Debug, Serialize)]
 pub struct Inspected {
     #[serde(flatten)]
     image: Described,
+    #[serde(flatten)]
+    origin: Origin,
     features: Map<String, Value>,
 }
 
@@ -144,9 +157,9 @@ impl Described {
 
 impl Inspected {
     /// What `inspect` shows of an image.
-    pub fn new(image: &Image) -> Self {
+    pub fn new(image: &Image, origin: Origin) -> Self {
         let features = image.features.iter().map(|feature| (feature.name.to_owned(), json(&feature.value)));
-        Self { image: Described::new(image), features: features.collect() }
+        Self { image: Described::new(image), origin, features: features.collect() }
     }
 }
 

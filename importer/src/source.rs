@@ -24,6 +24,9 @@ pub fn open(name: &str, from: &From, reading: Reading) -> Result<Box<dyn Source>
     if from.auth_file.is_some() && !store && !registry {
         return Err(Error::new(Kind::Usage, "--auth-file is for docker:// and gs://, and the source is neither"));
     }
+    if from.registries_conf.is_some() && !registry {
+        return Err(Error::new(Kind::Usage, "--registries-conf is for docker://, and the source is none"));
+    }
     if from.user.is_some() || from.password_file.is_some() {
         // An option that makes no sense is told even if nobody needs it.
         credentials(from)?;
@@ -101,14 +104,15 @@ pub fn scheme(name: &str) -> Option<String> {
     Some(scheme.to_ascii_lowercase())
 }
 
-/// What the options say about memory and archives.
-pub fn settings(from: &From) -> Result<Settings> {
+/// What the options say about memory and archives. In an image of layers `--disk` is not about what is inside the disk.
+pub fn settings(name: &str, from: &From) -> Result<Settings> {
     let memory = from.memory.0;
     if memory < LEAST_MEMORY {
         let message = format!("--memory {memory} is too little: give at least {} Mi", LEAST_MEMORY >> 20);
         return Err(Error::new(Kind::Usage, message));
     }
-    Ok(Settings { memory, disk: from.disk.clone(), ..Settings::default() })
+    let disk = from.disk.clone().filter(|_| container::place(name).is_none());
+    Ok(Settings { memory, disk, ..Settings::default() })
 }
 
 /// The platform that was asked for.

@@ -35,6 +35,13 @@ pub(crate) fn unwrap(stream: Box<dyn Stream>, how: &Unwrapping) -> Result<Unwrap
     loop {
         let (head, peeked) = peek(stream, importer_disk::probe::HEAD_LEN)?;
         let Some(found) = wrapper::detect(&head).map_err(refused)? else {
+            if let Some(disk) = &how.disk
+                && !wrappers.contains(&Wrapper::Tar.name())
+            {
+                let disk = disk.escape_debug();
+                let message = format!("--disk {disk} chooses from an archive, and the source is none: leave it out");
+                return Err(Error::new(Kind::Usage, message));
+            }
             return Ok(Unwrapped { head, stream: peeked, wrappers });
         };
         if wrappers.len() == MAX_DEPTH {

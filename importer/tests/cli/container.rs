@@ -34,10 +34,55 @@ fn disks_of_layouts_are_copied() {
                 assert!(manifest.manifests.iter().any(|manifest| manifest.digest() == digest), "{digest}");
                 place.assert_copied(&made.raw(), &format!("{source} {packing:?}"));
                 let told = run(importer().args(["inspect", "--json", &source])).succeeded().json();
-                assert_eq!(told["wrappers"], wrappers);
+                assert_eq!((&told["wrappers"], &told["digest"]), (&wrappers, &digest.into()));
+                assert!(told["platform"].as_str().is_some_and(|platform| platform.starts_with("linux/")), "{told}");
             }
         }
     }
+}
+
+/// Whatever a copy would refuse is not shown as if it were usable.
+#[test]
+fn several_disks_are_refused_alike() {
+    let place = Place::new();
+    let [one, other] = ["raw", "qcow2-64k-v1.1"].map(|name| std::fs::read(image(name, &place).path).unwrap());
+    let file = |name: &str, bytes: &[u8]| Tar::new().with(Entry::file(name, bytes));
+    let both = file("disk/a.img", &one).with(Entry::file("disk/b.qcow2", &other));
+    for packing in [Packing::Plain, Packing::Gzip, Packing::Zstd] {
+        let layer = |tar: &Tar| Layer::new(&tar.clone().end(), packing);
+        let image = || Image::new("linux/amd64");
+        for manifest in [
+            image().layer(layer(&both)).build(),
+            image().layer(layer(&file("disk/a.img", &one))).layer(layer(&file("disk/b.qcow2", &other))).build(),
+        ] {
+            let layout = place.path().join("layout");
+            write_layout(&layout, &[("v1", &manifest)]);
+            let source = format!("oci:{}", layout.display());
+            let copied = run(&mut place.copy(&source)).failed(5);
+            let told = run(importer().args(["inspect", &source])).failed(5);
+            assert_eq!(copied, told, "{packing:?}");
+            assert!(told.contains("disk/a.img") && told.contains("disk/b.qcow2") && told.contains("--disk"), "{told}");
+            for (disk, format) in [("a.img", "raw"), ("disk/b.qcow2", "qcow2")] {
+                let told = run(importer().args(["inspect", "--json", &source, "--disk", disk])).succeeded().json();
+                assert_eq!(told["format"], format, "{packing:?} {disk}");
+                run(place.copy(&source).args(["--disk", disk])).succeeded();
+            }
+            std::fs::remove_dir_all(&layout).unwrap();
+        }
+    }
+}
+
+/// An option that chooses is no option where there is no choice.
+#[test]
+fn a_disk_is_chosen_only_where_there_are_some() {
+    let place = Place::new();
+    for name in ["raw", "qcow2-64k-v1.1", "qcow2.gzip"] {
+        let made = image(name, &place);
+        let said = run(place.copy(&made.path).args(["--disk", "data.vmdk"])).failed(2);
+        assert!(said.contains("--disk data.vmdk"), "{said}");
+        run(importer().arg("inspect").arg(&made.path).args(["--disk", "data.vmdk"])).failed(2);
+    }
+    assert!(place.left().is_empty());
 }
 
 #[test]

@@ -118,6 +118,13 @@ impl ContainerSource {
         loop {
             match walk.next()? {
                 Step::Disk(place) => {
+                    // What a copy refuses for what comes behind is refused here too, as far as it is cheap to see.
+                    if self.reading == Reading::Partial
+                        && let Some(only) = walk.look_on(place)?
+                    {
+                        walk = Walk::new(Arc::clone(&self.image), Find::At(only), self.reading);
+                        continue;
+                    }
                     self.found = Some(Found::File(place));
                     if self.reading == Reading::Partial
                         && let Some(part) = walk.part()
@@ -129,9 +136,16 @@ impl ContainerSource {
                     }
                     return Ok(Box::new(Disk { walk, place, verified: Arc::clone(&self.verified) }));
                 }
-                Step::Data(_) => {}
+                Step::Data(_) | Step::Unseen => {}
                 // Its only layer is no archive: then it is the disk.
-                Step::NoArchive(layer) => return self.blob(layer),
+                Step::NoArchive(layer) => {
+                    if let Some(disk) = &self.disk {
+                        let disk = path::shown(disk.as_bytes());
+                        let message = format!("--disk {disk} chooses a file, and the layer is the disk: leave it out");
+                        return Err(Error::new(Kind::Usage, message));
+                    }
+                    return self.blob(layer);
+                }
                 Step::End(place) => {
                     let place = place.ok_or_else(|| Error::new(Kind::Changed, "the disk is not there any more"))?;
                     walk = Walk::new(Arc::clone(&self.image), Find::At(place), self.reading);
@@ -253,6 +267,10 @@ impl Source for ContainerSource {
 
     fn digest(&self) -> Option<String> {
         Some(self.image.digest.to_string())
+    }
+
+    fn platform(&self) -> Option<String> {
+        self.image.platform.as_ref().map(Platform::to_string)
     }
 
     fn name(&self) -> String {

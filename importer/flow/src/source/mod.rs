@@ -76,6 +76,11 @@ pub trait Source: Send {
         None
     }
 
+    /// For which machines its content is, where it comes from says that: `linux/arm64`.
+    fn platform(&self) -> Option<String> {
+        None
+    }
+
     /// How a person knows it: a path, or an address without credentials.
     fn name(&self) -> String;
 

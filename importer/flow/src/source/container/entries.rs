@@ -72,6 +72,11 @@ impl Entries {
         self.tar.data()
     }
 
+    /// Whether data may be passed over without being read.
+    pub(super) fn is_ranged(&self) -> bool {
+        self.ranged.is_some()
+    }
+
     /// Whether [`into_part`](Self::into_part) gives one.
     pub(super) fn has_part(&self) -> bool {
         self.ranged.is_some() && self.tar.data().is_some()

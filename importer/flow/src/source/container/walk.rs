@@ -23,6 +23,8 @@ pub(super) struct Walk {
     at: Option<(usize, Entries)>,
     /// Whether what comes belongs to the file.
     taking: bool,
+    /// Whether what is left is only looked at where that is cheap.
+    frugal: bool,
     ended: Option<Option<Place>>,
 }
 
@@ -42,6 +44,8 @@ pub(super) enum Step {
     Data(Piece),
     /// The only layer is no archive.
     NoArchive(usize),
+    /// What is left would have to be unpacked to be seen, and is large.
+    Unseen,
     /// All layers were read. The file is there, which is not where one has begun if a link leads elsewhere.
     End(Option<Place>),
 }
@@ -52,13 +56,16 @@ impl Walk {
             Find::Only(_) => image.manifest.layers.len(),
             Find::At(place) => place.layer + 1,
         };
-        Self { image, find, reading, below, at: None, taking: false, ended: None }
+        Self { image, find, reading, below, at: None, taking: false, frugal: false, ended: None }
     }
 
     pub(super) fn next(&mut self) -> Result<Step> {
         loop {
             if let Some(place) = self.ended {
                 return Ok(Step::End(place));
+            }
+            if self.frugal && self.is_costly() {
+                return Ok(Step::Unseen);
             }
             let Some((layer, entries)) = &mut self.at else {
                 match self.open()? {
@@ -92,6 +99,39 @@ impl Walk {
                 }
             }
         }
+    }
+
+    /// Looks at what comes behind the disk, which has just begun at `place` and seems to be the only one. Gives where the
+    /// disk is, to be read from there; `None` if it is to be read on from here.
+    pub(super) fn look_on(&mut self, place: Place) -> Result<Option<Place>> {
+        if matches!(self.find, Find::At(_)) {
+            return Ok(None);
+        }
+        if self.is_costly() {
+            return Ok(None);
+        }
+        self.frugal = true;
+        loop {
+            if let Some((_, entries)) = &mut self.at
+                && self.taking
+            {
+                entries.pass_over()?;
+                self.taking = false;
+            }
+            match self.next()? {
+                Step::Unseen => return Ok(Some(place)),
+                Step::End(found) => return Ok(Some(found.unwrap_or(place))),
+                Step::Disk(_) | Step::Data(_) | Step::NoArchive(_) => {}
+            }
+        }
+    }
+
+    /// Whether what is left of the layer at hand is large, and has to be unpacked to be seen.
+    fn is_costly(&self) -> bool {
+        let layer = |layer: usize| self.image.manifest.layers.get(layer);
+        self.at.as_ref().is_some_and(|(at, entries)| {
+            !entries.is_ranged() && layer(*at).is_some_and(|descriptor| descriptor.size > LARGE)
+        })
     }
 
     /// The layer in which the file has just begun, and where it lies in it, if it can be read at any offset.
@@ -168,3 +208,6 @@ fn in_layer(error: Error, image: &Image, layer: usize) -> Error {
         _ => error,
     }
 }
+
+/// Of a layer that is unpacked to see whether there is another disk in it: a second or so.
+const LARGE: u64 = 64 << 20;
