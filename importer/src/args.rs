@@ -3,10 +3,9 @@
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
-use importer_flow::{Algorithm, Checksum};
+use importer_flow::{Algorithm, Checksum, Size};
 
 use crate::credentials::Secret;
-use crate::size::Size;
 
 /// Brings a virtual machine's disk image to a file, a block device or a registry, in one pass.
 #[derive(Debug, Parser)]

@@ -8,15 +8,15 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use importer_flow::checksum::listed;
+use importer_flow::report::{self, Report};
 use importer_flow::sink::{self, Claim, Left, NullSink, Options, Pushed, Receipt};
 use importer_flow::source::container::Reading;
-use importer_flow::{Error, Kind, Outcome, Progress, Result, Sink, import};
+use importer_flow::{Error, Kind, Outcome, Progress, Result, Sink, import, size};
 
 use crate::args::{Copy, List, Show};
 use crate::progress::Watch;
-use crate::report::Report;
 use crate::signals::{self, Signal};
-use crate::{places, registry, report, size, source};
+use crate::{places, registry, source};
 
 /// Copies, and reports also when it fails. Does not return when a signal asked the program to end.
 pub fn run(args: &Copy) -> Result<()> {
@@ -192,7 +192,8 @@ impl Job<'_> {
         self.stop_watch();
         let mut message = format!("interrupted by {}{left}", signal.name());
         if let Some(path) = &self.args.report {
-            let report = Report::interrupted(signal, &message, self.progress.received(), self.started.elapsed());
+            let report =
+                Report::interrupted(signal.exit_code(), &message, self.progress.received(), self.started.elapsed());
             if let Err(error) = report.write(path) {
                 message += &format!("; the report {} can't be written: {error}", path.display());
             }

@@ -2,12 +2,12 @@
 
 use std::io::Write;
 
+use importer_flow::report::{self, Origin};
 use importer_flow::source::container::Reading;
-use importer_flow::{Error, Image, Kind, Result, inspect};
+use importer_flow::{Error, Image, Kind, Result, inspect, size};
 
 use crate::args::Inspect;
-use crate::report::{self, Origin};
-use crate::{size, source};
+use crate::source;
 
 /// Says what an image is.
 pub fn run(args: &Inspect) -> Result<()> {

@@ -9,9 +9,7 @@ mod object_store;
 mod places;
 mod progress;
 mod registry;
-mod report;
 mod signals;
-mod size;
 mod source;
 
 use std::io::Write;
@@ -19,6 +17,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use importer_flow::Kind;
+use importer_flow::report::line;
 
 use crate::args::{Args, Command};
 
@@ -57,12 +56,6 @@ fn main() -> ExitCode {
 fn complain(why: &str) {
     // A terminal that is gone is no reason to end in another way.
     let _ = writeln!(std::io::stderr(), "importer: {}", line(why));
-}
-
-/// Text as one line. Names in it may hold anything: nothing a terminal acts on gets through.
-fn line(text: &str) -> String {
-    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    words.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
 /// What clap says, as one line: without its label, its usage and its hints.

@@ -6,12 +6,12 @@ use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use importer_flow::report::per_second;
+use importer_flow::size::human;
 use importer_flow::{Error, Kind, Progress, Result};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::args::Show;
-use crate::report::per_second;
-use crate::size::human;
 
 /// A thread that shows progress until it is stopped.
 pub struct Watch {

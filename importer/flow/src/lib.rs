@@ -18,7 +18,9 @@ mod pool;
 mod progress;
 mod received;
 pub mod registry;
+pub mod report;
 pub mod sink;
+pub mod size;
 mod slab;
 pub mod source;
 mod spool;
@@ -35,6 +37,7 @@ pub use import::{Mode, Outcome, Settings, import, inspect};
 pub use importer_disk::{Feature, FeatureValue};
 pub use progress::Progress;
 pub use sink::Sink;
+pub use size::Size;
 pub use source::Source;
 pub use stream::{Piece, Stream};
 

@@ -1,19 +1,18 @@
-//! The JSON that scripts read.
+//! What was done, as people and scripts read it: the same from every program that moves images.
 
 use std::fs;
 use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use importer_flow::sink::Pushed;
-use importer_flow::{Error, FeatureValue, Image, Outcome};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::signals::Signal;
+use crate::sink::Pushed;
+use crate::{Error, FeatureValue, Image, Outcome};
 
 /// What was done, or why it failed (DESIGN §3).
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Report {
     outcome: &'static str,
@@ -33,7 +32,7 @@ pub struct Report {
     average_bytes_per_second: u64,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 struct Source {
     bytes: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -41,7 +40,7 @@ struct Source {
 }
 
 /// An image, as the report and `inspect` show it.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Described {
     wrappers: Vec<&'static str>,
@@ -51,7 +50,7 @@ struct Described {
     cdrom: bool,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Target {
     bytes_written: u64,
@@ -84,6 +83,7 @@ pub struct Inspected {
 
 impl Report {
     /// The report of a copy to `target` that is complete.
+    #[must_use]
     pub fn succeeded(target: &str, outcome: &Outcome, pushed: Option<Pushed>, elapsed: Duration) -> Self {
         let bytes = outcome.source_bytes;
         Self {
@@ -103,13 +103,27 @@ impl Report {
     }
 
     /// The report of a copy that failed after so many bytes were received.
+    #[must_use]
     pub fn failed(error: &Error, received: u64, elapsed: Duration) -> Self {
         Self::ended(error.kind().exit_code(), error.kind().reason(), &error.to_string(), received, elapsed)
     }
 
-    /// The report of a copy that a signal ended.
-    pub fn interrupted(signal: Signal, message: &str, received: u64, elapsed: Duration) -> Self {
-        Self::ended(signal.exit_code(), "Interrupted", message, received, elapsed)
+    /// The report of a copy that a signal ended, with the exit code that shells know it by.
+    #[must_use]
+    pub fn interrupted(exit_code: u8, message: &str, received: u64, elapsed: Duration) -> Self {
+        Self::ended(exit_code, "Interrupted", message, received, elapsed)
+    }
+
+    /// Whether the disk is complete.
+    #[must_use]
+    pub fn is_success(&self) -> bool {
+        self.exit_code == 0
+    }
+
+    /// What happened, as one line.
+    #[must_use]
+    pub fn message(&self) -> &str {
+        &self.message
     }
 
     fn ended(exit_code: u8, reason: &'static str, message: &str, bytes: u64, elapsed: Duration) -> Self {
@@ -117,7 +131,7 @@ impl Report {
             outcome: "failed",
             exit_code,
             reason,
-            message: crate::line(message),
+            message: line(message),
             source: Source { bytes, digest: None },
             image: None,
             target: None,
@@ -129,6 +143,10 @@ impl Report {
     }
 
     /// Writes it to a file, whole or not at all.
+    ///
+    /// # Errors
+    ///
+    /// Those of the file system.
     pub fn write(&self, path: &Path) -> io::Result<()> {
         let mut json = serde_json::to_vec_pretty(self)?;
         json.push(b'\n');
@@ -157,6 +175,7 @@ impl Described {
 
 impl Inspected {
     /// What `inspect` shows of an image.
+    #[must_use]
     pub fn new(image: &Image, origin: Origin) -> Self {
         let features = image.features.iter().map(|feature| (feature.name.to_owned(), json(&feature.value)));
         Self { image: Described::new(image), origin, features: features.collect() }
@@ -172,6 +191,7 @@ fn json(value: &FeatureValue) -> Value {
 }
 
 /// A feature's value, for people.
+#[must_use]
 pub fn value(value: &FeatureValue) -> String {
     match value {
         FeatureValue::Number(number) => number.to_string(),
@@ -181,6 +201,7 @@ pub fn value(value: &FeatureValue) -> String {
 }
 
 /// `clusterSize` as `cluster size`.
+#[must_use]
 pub fn words(name: &str) -> String {
     let mut words = String::new();
     for letter in name.chars() {
@@ -192,7 +213,15 @@ pub fn words(name: &str) -> String {
     words
 }
 
+/// Text as one line. Names in it may hold anything: nothing a terminal acts on gets through.
+#[must_use]
+pub fn line(text: &str) -> String {
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    words.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+}
+
 /// Bytes per second.
+#[must_use]
 pub fn per_second(bytes: u64, elapsed: Duration) -> u64 {
     let millis = elapsed.as_millis().max(1);
     u64::try_from(u128::from(bytes) * 1000 / millis).unwrap_or(u64::MAX)

@@ -32,6 +32,7 @@ impl FromStr for Size {
 }
 
 /// For people: `1.5 GiB`.
+#[must_use]
 pub fn human(bytes: u64) -> impl fmt::Display {
     struct Human(u64);
     impl fmt::Display for Human {
