@@ -7,6 +7,7 @@ pub mod object_store;
 mod part;
 mod pipe;
 mod stdin;
+pub mod upload;
 
 use std::ops::Range;
 
