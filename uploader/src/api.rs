@@ -1,0 +1,174 @@
+//! Which door a request is for.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use hyper::body::Incoming;
+use hyper::header::{CONNECTION, EXPECT, HeaderValue};
+use hyper::{Request, StatusCode};
+use importer_flow::sink::Options;
+
+use crate::answer::{self, Answer, Wants};
+use crate::doors;
+use crate::receive::linger;
+use crate::refusal::Refusal;
+use crate::session::{Session, Wish};
+use crate::sessions::Sessions;
+use crate::target::{Target, file_name};
+use crate::token::Token;
+
+/// What a server has, and how it is asked.
+#[derive(Debug)]
+pub struct Api {
+    /// All uploads.
+    pub sessions: Sessions,
+    /// What uploads are for.
+    pub place: Place,
+    /// How long a client may send nothing.
+    pub patience: Duration,
+}
+
+/// What uploads are for.
+#[derive(Debug)]
+pub enum Place {
+    /// One target, whose upload is at `/upload/SECRET`, or at `/upload` where it has no secret: then whoever reaches the
+    /// server may send (the network keeps others away, or a proxy asks who they are).
+    One {
+        /// What is kept of its secret.
+        token: Token,
+        /// Whether it has one.
+        secret: bool,
+    },
+    /// A folder, which gets a file for each upload.
+    Folder {
+        /// Where.
+        root: PathBuf,
+        /// What is kept of the secret that new uploads need, if they need one.
+        token: Option<Token>,
+    },
+}
+
+impl Api {
+    /// A server for one target.
+    ///
+    /// # Errors
+    ///
+    /// None in practice: there is no other upload yet.
+    pub fn one(
+        sessions: Sessions,
+        secret: Option<&str>,
+        wish: Wish,
+        patience: Duration,
+        now: Instant,
+    ) -> Result<Self, Refusal> {
+        let token = Token::of(secret.unwrap_or_default());
+        sessions.add(token, wish, now)?;
+        Ok(Self { sessions, place: Place::One { token, secret: secret.is_some() }, patience })
+    }
+
+    /// A server for a folder.
+    #[must_use]
+    pub fn folder(sessions: Sessions, root: PathBuf, secret: Option<&str>, patience: Duration) -> Self {
+        Self { sessions, place: Place::Folder { root, token: secret.map(Token::of) }, patience }
+    }
+
+    /// Answers a request. Whatever is refused before its body was read, is so without asking for it.
+    pub async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Answer {
+        let wants = Wants::of(request.headers());
+        match self.admit(&request) {
+            Ok(Route::Health) => answer::text(StatusCode::OK, "OK"),
+            Ok(Route::Upload(session)) => doors::raw::answer(&session, request, self.patience).await,
+            Err(refusal) => {
+                let mut answer = answer::refused(&refusal, wants);
+                let body = request.into_body();
+                if !hyper::body::Body::is_end_stream(&body) {
+                    answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+                    linger(body);
+                }
+                answer
+            }
+        }
+    }
+
+    fn admit(&self, request: &Request<Incoming>) -> Result<Route, Refusal> {
+        let expected = request.headers().get(EXPECT);
+        if expected.is_some_and(|what| !what.as_bytes().eq_ignore_ascii_case(b"100-continue")) {
+            let message = "Expect may only ask for 100-continue";
+            return Err(Refusal::new(StatusCode::EXPECTATION_FAILED, "InvalidRequest", message));
+        }
+        let path = request.uri().path().trim_end_matches('/');
+        match path.strip_prefix("/upload").map(|rest| rest.strip_prefix('/').unwrap_or(rest)) {
+            Some(secret) => self.upload(secret).map(Route::Upload),
+            None if matches!(path, "/healthz" | "/livez" | "/readyz") => Ok(Route::Health),
+            None => Err(Refusal::not_found()),
+        }
+    }
+
+    /// The upload with this secret.
+    fn upload(&self, secret: &str) -> Result<Arc<Session>, Refusal> {
+        match &self.place {
+            // A proxy in front may have taken the secret off, or this may be called by its own name inside the cluster.
+            Place::One { secret: false, .. } => self.sessions.find(""),
+            _ => self.sessions.find(secret),
+        }
+    }
+
+    /// What a new upload to the folder becomes: a raw disk with the name of the image, without the ending that says how it
+    /// was stored.
+    ///
+    /// # Errors
+    ///
+    /// 400 for a name that is none, 409 for one that is there, 404 where there is no folder.
+    pub fn wish(&self, name: &str, len: Option<u64>) -> Result<Wish, Refusal> {
+        let Place::Folder { root, .. } = &self.place else { return Err(Refusal::not_found()) };
+        let name = file_name(name).map_err(|error| Refusal::bad(error.to_string()))?;
+        let path = root.join(disk_name(name));
+        if path.exists() {
+            let message = format!("there is a disk of that name already: {}", disk_name(name));
+            return Err(Refusal::new(StatusCode::CONFLICT, "Exists", message));
+        }
+        let target = Target::path(&path, Options::default());
+        Ok(Wish { name: name.to_owned(), target, len, checksums: Vec::new() })
+    }
+}
+
+enum Route {
+    Health,
+    Upload(Arc<Session>),
+}
+
+/// `jammy.qcow2.xz` becomes `jammy.raw`.
+fn disk_name(name: &str) -> String {
+    let mut stem = name;
+    while let Some((front, ending)) = stem.rsplit_once('.') {
+        if front.is_empty() || !ENDINGS.iter().any(|known| ending.eq_ignore_ascii_case(known)) {
+            break;
+        }
+        stem = front;
+    }
+    format!("{stem}.raw")
+}
+
+const ENDINGS: [&str; 21] = [
+    "gz", "xz", "zst", "bz2", "lz4", "tar", "tgz", "txz", "ova", "qcow2", "qcow", "img", "raw", "vmdk", "vdi", "vhd",
+    "vhdx", "qed", "iso", "hds", "dd",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn disks_have_the_names_of_their_images() {
+        for (image, disk) in [
+            ("jammy.qcow2.xz", "jammy.raw"),
+            ("jammy", "jammy.raw"),
+            ("ubuntu-24.04.IMG", "ubuntu-24.04.raw"),
+            ("disk.tar.gz", "disk.raw"),
+            ("img", "img.raw"),
+        ] {
+            assert_eq!(disk_name(image), disk);
+        }
+    }
+}

@@ -1,0 +1,3 @@
+//! The ways to send an image: a file for each kind of client.
+
+pub mod raw;

@@ -1,0 +1,21 @@
+//! Takes uploads of disk images and imports them while they come: into a file, onto a block device or into a registry, in
+//! one pass.
+//!
+//! ```text
+//! doors (raw, …) ──► session ──► feed ──► importer_flow::import
+//! ```
+//!
+//! A session is one upload. Requests come and go; the import behind the session stays, and takes the bytes in order from
+//! whichever request has the right to send.
+
+pub mod answer;
+pub mod api;
+pub mod budget;
+pub mod doors;
+pub mod receive;
+pub mod refusal;
+pub mod server;
+pub mod session;
+pub mod sessions;
+pub mod target;
+pub mod token;

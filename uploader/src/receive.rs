@@ -1,0 +1,68 @@
+//! From a connection into an upload.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::BodyExt;
+use hyper::body::{Body, Incoming};
+
+use crate::refusal::Refusal;
+use crate::session::Writer;
+
+/// Why a body was not read to its end.
+#[derive(Debug)]
+pub enum Stop {
+    /// The client went away, or sent nothing for too long. What came before counts.
+    Cut,
+    /// There is a reason that the client should learn.
+    Refused(Refusal),
+}
+
+/// Reads a body into an upload, no faster than the import takes it. Only standing still is limited, by `patience`.
+///
+/// # Errors
+///
+/// What ended it before its end.
+pub async fn receive<B>(writer: &mut Writer, body: &mut B, patience: Duration) -> Result<(), Stop>
+where
+    B: Body<Data = Bytes> + Unpin,
+{
+    loop {
+        let frame = tokio::select! {
+            biased;
+            () = writer.superseded() => return Err(Stop::Refused(Refusal::busy())),
+            refusal = writer.refused() => return Err(Stop::Refused(refusal)),
+            frame = tokio::time::timeout(patience, body.frame()) => frame,
+        };
+        match frame {
+            Ok(None) => return Ok(()),
+            Ok(Some(Ok(frame))) => {
+                let Ok(bytes) = frame.into_data() else { continue };
+                writer.push(bytes).await.map_err(Stop::Refused)?;
+            }
+            Ok(Some(Err(_))) | Err(_) => return Err(Stop::Cut),
+        }
+    }
+}
+
+/// Takes what a client still sends after it was refused, for a while and up to a limit, and throws it away: a connection
+/// that is closed while bytes come is reset, and the answer lost with it.
+pub fn linger(mut body: Incoming) {
+    tokio::spawn(async move {
+        let mut left = LINGER_BYTES;
+        let drain = async {
+            while let Some(Ok(frame)) = body.frame().await {
+                left = left.saturating_sub(frame.data_ref().map_or(0, Bytes::len));
+                if left == 0 {
+                    return;
+                }
+            }
+        };
+        // Whoever still sends then does not read.
+        let _ = tokio::time::timeout(LINGER, drain).await;
+    });
+}
+
+/// What is on its way when the answer is sent: clients that read look at it long before.
+const LINGER_BYTES: usize = 256 << 20;
+const LINGER: Duration = Duration::from_secs(10);

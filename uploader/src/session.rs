@@ -1,0 +1,184 @@
+//! One upload, from its first byte to its end.
+
+mod run;
+mod status;
+mod writer;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use importer_flow::Checksum;
+use tokio::sync::{Mutex as Turn, Notify, watch};
+
+use crate::budget::Budget;
+use crate::refusal::Refusal;
+use crate::target::Target;
+pub use run::End;
+use run::Run;
+pub use status::{Phase, Status};
+pub use writer::Writer;
+
+/// What is to become of an upload.
+#[derive(Clone, Debug)]
+pub struct Wish {
+    /// How people know it: the name of a file. Never trusted, never a path.
+    pub name: String,
+    /// Where it goes.
+    pub target: Target,
+    /// How many bytes there will be, where that is known.
+    pub len: Option<u64>,
+    /// What the bytes must hash to.
+    pub checksums: Vec<Checksum>,
+}
+
+/// One upload. The bytes go into one import, whichever requests bring them; a request that is cut leaves the import
+/// waiting for the next. Nothing but the import decides when it is over, and it ends without anybody listening.
+#[derive(Debug)]
+pub struct Session {
+    /// What logs call it; no secret.
+    id: u64,
+    wish: Wish,
+    budget: Arc<Budget>,
+    /// Whoever has it may send.
+    turn: Arc<Turn<()>>,
+    /// Counts those who wanted to send: the newest counts.
+    newest: watch::Sender<u64>,
+    /// An import has begun.
+    begun: Notify,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    run: Option<Run>,
+    /// Somebody has given the upload up.
+    cancelled: bool,
+    /// When something last came.
+    active: Instant,
+}
+
+/// What to do when another request sends already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Claimed {
+    /// This one is refused.
+    Refuse,
+    /// The other ends where it is: a client that goes on after a cut is often faster than the news of the cut.
+    TakeOver,
+}
+
+impl Session {
+    /// A session that waits for its first byte. Until then it costs less than a KiB.
+    #[must_use]
+    pub fn new(id: u64, wish: Wish, budget: Arc<Budget>, now: Instant) -> Arc<Self> {
+        let inner = Inner { run: None, cancelled: false, active: now };
+        let (newest, _) = watch::channel(0);
+        let (turn, begun, inner) = (Arc::default(), Notify::new(), Mutex::new(inner));
+        Arc::new(Self { id, wish, budget, turn, newest, begun, inner })
+    }
+
+    /// What logs call it.
+    #[must_use]
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// What is to become of it.
+    #[must_use]
+    pub fn wish(&self) -> &Wish {
+        &self.wish
+    }
+
+    /// The right to send, for one at a time.
+    ///
+    /// # Errors
+    ///
+    /// 409 while somebody else has it, 410 when the upload was given up.
+    pub async fn writer(self: &Arc<Self>, claimed: Claimed) -> Result<Writer, Refusal> {
+        let turn = Arc::clone(&self.turn);
+        let (turn, mine) = match claimed {
+            Claimed::Refuse => {
+                let turn = turn.try_lock_owned().map_err(|_| Refusal::busy())?;
+                (turn, *self.newest.borrow())
+            }
+            Claimed::TakeOver => {
+                let mut mine = 0;
+                self.newest.send_modify(|newest| {
+                    *newest += 1;
+                    mine = *newest;
+                });
+                let turn = tokio::time::timeout(HAND_OVER, turn.lock_owned()).await;
+                (turn.map_err(|_| Refusal::busy())?, mine)
+            }
+        };
+        if self.lock().cancelled {
+            return Err(Refusal::gone());
+        }
+        Ok(Writer::new(Arc::clone(self), turn, mine))
+    }
+
+    /// How far it is.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        let inner = self.lock();
+        Status::of(&self.wish, inner.run.as_ref(), inner.cancelled)
+    }
+
+    /// Waits for the end of the import that is under way; `None` when none was begun.
+    pub async fn ended(&self) -> Option<Arc<End>> {
+        let mut end = self.lock().run.as_ref()?.end();
+        let ended = end.wait_for(Option::is_some).await;
+        ended.ok().and_then(|end| end.clone())
+    }
+
+    /// Waits until the disk is complete, however many imports fail before.
+    pub async fn succeeded(&self) -> Arc<End> {
+        loop {
+            let begun = self.begun.notified();
+            if let Some(end) = self.ended().await.filter(|end| end.refusal.is_none()) {
+                return end;
+            }
+            begun.await;
+        }
+    }
+
+    /// Forgets what came so far, so that the upload waits for its first byte again. Whoever sends is stopped.
+    ///
+    /// # Errors
+    ///
+    /// As those of [`writer`](Self::writer) and [`Writer::forget`].
+    pub async fn reset(self: &Arc<Self>) -> Result<(), Refusal> {
+        self.writer(Claimed::TakeOver).await?.forget().await
+    }
+
+    /// Gives the upload up: whoever sends is stopped, and nothing of it stays. A disk that is complete stays.
+    pub fn cancel(&self) {
+        let mut inner = self.lock();
+        inner.cancelled = true;
+        if let Some(run) = &inner.run {
+            run.give_up("the upload was cancelled");
+        }
+        drop(inner);
+        self.newest.send_modify(|newest| *newest += 1);
+    }
+
+    /// For how long nothing has come while something could.
+    #[must_use]
+    pub fn idle(&self, now: Instant) -> Duration {
+        let inner = self.lock();
+        // The turn is shared with whoever has it or waits for it.
+        if inner.run.as_ref().is_some_and(Run::is_finishing) || Arc::strong_count(&self.turn) > 1 {
+            return Duration::ZERO;
+        }
+        now.saturating_duration_since(inner.active)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How long a request has to make place for a newer one. It waits for a disk at most.
+const HAND_OVER: Duration = Duration::from_secs(15);
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,139 @@
+//! The import that an upload feeds.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use importer_flow::report::Report;
+use importer_flow::sink::Claim;
+use importer_flow::source::upload::{Feed, UploadSource, upload};
+use importer_flow::{Error, Kind, Progress, Result, import};
+use tokio::sync::watch;
+
+use super::Wish;
+use crate::budget::Share;
+use crate::refusal::Refusal;
+
+/// How an import ended.
+#[derive(Debug)]
+pub struct End {
+    /// The same report as the importer's.
+    pub report: Report,
+    /// Why it failed, if it did.
+    pub refusal: Option<Refusal>,
+}
+
+/// An import on a thread of its own, from its first byte to its end.
+#[derive(Debug)]
+pub(super) struct Run {
+    feed: Arc<Feed>,
+    progress: Arc<Progress>,
+    claim: Arc<Mutex<Claim>>,
+    end: watch::Receiver<Option<Arc<End>>>,
+    finishing: bool,
+}
+
+impl Run {
+    /// Starts the thread.
+    pub(super) fn start(wish: &Wish, share: Share) -> Result<Self, Refusal> {
+        let (feed, source) = upload(&wish.name, wish.len);
+        let (tell, end) = watch::channel(None);
+        let progress = Arc::<Progress>::default();
+        let claim = Arc::<Mutex<Claim>>::default();
+        let job = Job { wish: wish.clone(), source, share, progress: Arc::clone(&progress), claim: Arc::clone(&claim) };
+        let thread = std::thread::Builder::new().name("import".into()).spawn(move || {
+            let end = job.run();
+            tell.send_replace(Some(Arc::new(end)));
+        });
+        thread.map_err(|error| Refusal::later(5, format!("this server can't start one more import now: {error}")))?;
+        Ok(Self { feed: Arc::new(feed), progress, claim, end, finishing: false })
+    }
+
+    pub(super) fn feed(&self) -> Arc<Feed> {
+        Arc::clone(&self.feed)
+    }
+
+    pub(super) fn progress(&self) -> &Progress {
+        &self.progress
+    }
+
+    pub(super) fn end(&self) -> watch::Receiver<Option<Arc<End>>> {
+        self.end.clone()
+    }
+
+    /// How it has ended, if it has.
+    pub(super) fn ended(&self) -> Option<Arc<End>> {
+        self.end.borrow().clone()
+    }
+
+    /// All bytes are there, and the import is not over.
+    pub(super) fn is_finishing(&self) -> bool {
+        self.finishing && self.end.borrow().is_none()
+    }
+
+    /// All bytes are there.
+    pub(super) fn finish(&mut self) {
+        self.finishing = true;
+        self.feed.finish();
+    }
+
+    /// Ends it, and leaves nothing of it. A disk that is complete stays.
+    pub(super) fn give_up(&self, why: &str) {
+        self.feed.abort(Error::new(Kind::Refused, why));
+        let claim = self.claim.lock().unwrap_or_else(PoisonError::into_inner);
+        claim.discard();
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        if self.end.borrow().is_none() {
+            self.give_up("the upload was given up");
+        }
+    }
+}
+
+/// What the thread does.
+struct Job {
+    wish: Wish,
+    source: UploadSource,
+    /// Given back when the import is over.
+    share: Share,
+    progress: Arc<Progress>,
+    claim: Arc<Mutex<Claim>>,
+}
+
+impl Job {
+    fn run(mut self) -> End {
+        let begun = Instant::now();
+        // A mistake of ours must not leave clients waiting.
+        let done = catch_unwind(AssertUnwindSafe(|| self.import(begun)));
+        let done = done.unwrap_or_else(|_| Err(Error::new(Kind::Ours, "the import ended by a mistake of ours")));
+        match done {
+            Ok(report) => End { report, refusal: None },
+            Err(error) => {
+                let report = Report::failed(&error, self.progress.received(), begun.elapsed());
+                End { report, refusal: Some(Refusal::of(&error)) }
+            }
+        }
+    }
+
+    fn import(&mut self, begun: Instant) -> Result<Report> {
+        let wish = &self.wish;
+        let mut settings = self.share.settings();
+        settings.checksums.clone_from(&wish.checksums);
+        if let Some(directory) = wish.target.spool_directory() {
+            settings.spool_directory = directory.to_owned();
+        }
+        let (sink, receipt) = {
+            // Whoever gives it up waits until it is known what there is to give up.
+            let mut claim = self.claim.lock().unwrap_or_else(PoisonError::into_inner);
+            let (sink, receipt) = wish.target.open()?;
+            *claim = sink.claim();
+            (sink, receipt)
+        };
+        let outcome = import(&mut self.source, sink, &settings, Arc::clone(&self.progress))?;
+        let pushed = receipt.and_then(|receipt| receipt.get().cloned());
+        Ok(Report::succeeded(&wish.target.to_string(), &outcome, pushed, begun.elapsed()))
+    }
+}

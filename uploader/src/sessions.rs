@@ -1,0 +1,115 @@
+//! All uploads of a server.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::budget::Budget;
+use crate::refusal::Refusal;
+use crate::session::{Phase, Session, Wish};
+use crate::token::Token;
+
+/// All uploads of a server, by what is kept of their tokens.
+#[derive(Debug)]
+pub struct Sessions {
+    budget: Arc<Budget>,
+    most: usize,
+    expiry: Duration,
+    all: Mutex<All>,
+}
+
+#[derive(Debug, Default)]
+struct All {
+    next: u64,
+    by_token: HashMap<Token, Arc<Session>>,
+}
+
+impl Sessions {
+    /// None yet. There may be `most`; one in which nothing happens for `expiry` is given up.
+    #[must_use]
+    pub fn new(budget: Arc<Budget>, most: usize, expiry: Duration) -> Self {
+        Self { budget, most, expiry, all: Mutex::default() }
+    }
+
+    /// How long an upload may do nothing.
+    #[must_use]
+    pub fn expiry(&self) -> Duration {
+        self.expiry
+    }
+
+    /// An upload whose secret somebody else has chosen.
+    ///
+    /// # Errors
+    ///
+    /// 409 when an upload to the same target is not over, 503 when there are too many.
+    pub fn add(&self, token: Token, wish: Wish, now: Instant) -> Result<Arc<Session>, Refusal> {
+        let mut all = self.lock();
+        if all.by_token.len() >= self.most {
+            let message = format!("there are {} uploads, which is all this server takes: try again later", self.most);
+            return Err(Refusal::later(30, message));
+        }
+        let target = wish.target.to_string();
+        let other = all.by_token.values().map(|other| other.status()).find(|other| other.target == target);
+        if other.is_some_and(|other| matches!(other.phase, Phase::Waiting | Phase::Receiving | Phase::Finishing)) {
+            return Err(Refusal::busy());
+        }
+        all.next += 1;
+        let session = Session::new(all.next, wish, Arc::clone(&self.budget), now);
+        all.by_token.insert(token, Arc::clone(&session));
+        Ok(session)
+    }
+
+    /// A new upload, and its secret.
+    ///
+    /// # Errors
+    ///
+    /// As [`add`](Self::add).
+    pub fn create(&self, wish: Wish, now: Instant) -> Result<(String, Arc<Session>), Refusal> {
+        let random = |_| Refusal::later(5, "this server has no random numbers");
+        let (secret, token) = Token::generate().map_err(random)?;
+        Ok((secret, self.add(token, wish, now)?))
+    }
+
+    /// The upload with this secret.
+    ///
+    /// # Errors
+    ///
+    /// 404, whatever the reason is.
+    pub fn find(&self, secret: &str) -> Result<Arc<Session>, Refusal> {
+        self.lock().by_token.get(&Token::of(secret)).cloned().ok_or_else(Refusal::not_found)
+    }
+
+    /// Forgets an upload, and gives it up if it is not over.
+    pub fn remove(&self, secret: &str) {
+        let removed = self.lock().by_token.remove(&Token::of(secret));
+        if let Some(session) = removed {
+            session.cancel();
+        }
+    }
+
+    /// Gives up what has done nothing for too long.
+    pub fn sweep(&self, now: Instant) {
+        let mut expired = Vec::new();
+        self.lock().by_token.retain(|_, session| {
+            let keep = session.idle(now) < self.expiry;
+            if !keep {
+                expired.push(Arc::clone(session));
+            }
+            keep
+        });
+        for session in expired {
+            tracing::info!(upload = session.id(), "an upload has expired");
+            session.cancel();
+        }
+    }
+
+    /// How far all of them are.
+    #[must_use]
+    pub fn phases(&self) -> Vec<Phase> {
+        self.lock().by_token.values().map(|session| session.status().phase).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, All> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
