@@ -118,15 +118,25 @@ async fn whoever_feeds_slowly_is_not_the_servers_fault() {
     let client = client(Config { idle_timeout: Duration::from_millis(100), ..Config::default() });
     let address = Address::parse(&server.url("/")).unwrap();
     let (feeder, payload) = Payload::fed(None);
+    // Time passes only when it is told to, as long as something blocks: the server is real.
+    tokio::time::pause();
+    let (done, told) = std::sync::mpsc::channel::<()>();
+    let still = tokio::task::spawn_blocking(move || told.recv());
     let feed = async {
         for _ in 0..4 {
-            tokio::time::sleep(Duration::from_millis(150)).await;
-            assert!(feeder.put(Ok(Bytes::from_static(b"x"))).await);
+            for _ in 0..15 {
+                tokio::time::advance(Duration::from_millis(10)).await;
+            }
+            if !feeder.put(Ok(Bytes::from_static(b"x"))).await {
+                break;
+            }
         }
         drop(feeder);
     };
     let (answer, ()) = tokio::join!(client.ask(&address, Ask::new(Method::Patch).payload(payload)), feed);
     assert_eq!(answer.unwrap().status, 201);
+    drop(done);
+    assert!(still.await.unwrap().is_err());
 }
 
 #[tokio::test]
