@@ -37,6 +37,25 @@ fn list_remove_collect_check() {
 }
 
 #[test]
+fn what_stays_is_said_with_when_it_can_go() {
+    let registry = dvcr().start();
+    let (wire, root) = (registry.wire(), registry.root());
+    let one = image(b"one");
+    push(&wire, "a", "v1", &one);
+    // As clients do before they push: what is there they leave out.
+    let blob = format!("/v2/a/blobs/{}", one.blobs[0].digest());
+    assert_eq!(wire.send(&Call::new("HEAD", &blob)).unwrap().status, 200);
+    output("rm", root, &["a:v1"]);
+    let said = output("gc", root, &["--grace", "0"]);
+    assert!(
+        said.contains("1 manifests and blobs that nobody needs stay for now") && said.contains("again in "),
+        "{said}"
+    );
+    let when = said.trim().rsplit("in ").next().unwrap();
+    assert!(when == "10m" || when.starts_with("9m "), "{said}");
+}
+
+#[test]
 fn what_is_wrong_is_said_in_one_line() {
     let registry = dvcr().start();
     let manifest = image(b"one");

@@ -90,9 +90,13 @@ pub struct Outcome {
     pub bytes: u64,
     /// Uploads that had expired.
     pub uploads: usize,
-    /// Manifests and blobs that nobody needs, but which are too young.
+    /// Manifests and blobs that nobody needs, but which a push may rely on or which are younger than the grace.
     pub young: usize,
-    /// Repositories left alone, because somebody reads from them or they are damaged.
+    /// How long it is at most until the last of them may go, if nobody touches it again.
+    pub wait: Duration,
+    /// Repositories left alone, because somebody reads from them.
+    pub read: usize,
+    /// Repositories left alone, because they are damaged.
     pub skipped: usize,
 }
 
@@ -126,6 +130,8 @@ impl Store {
             match self.mark(&name, seen, options, pushed.contains(&name)) {
                 Ok(mark) => {
                     outcome.young += mark.young;
+                    outcome.wait = outcome.wait.max(mark.wait);
+                    outcome.read += usize::from(mark.is_read);
                     marks.insert(name, mark);
                 }
                 Err(error) if error.kind() == Kind::Damaged => {

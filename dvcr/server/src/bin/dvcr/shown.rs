@@ -1,4 +1,6 @@
-//! Sizes for people.
+//! Sizes and times for people.
+
+use std::time::Duration;
 
 /// Bytes with a unit: `1.5 GiB`.
 pub(crate) fn bytes(bytes: u64) -> String {
@@ -15,6 +17,18 @@ pub(crate) fn bytes(bytes: u64) -> String {
     if unit == 0 || rest >= 100 { format!("{rest} {unit_name}") } else { format!("{rest}.{tenths} {unit_name}") }
 }
 
+/// A time with two units, not shorter than it is: `9m 20s`.
+pub(crate) fn time(time: Duration) -> String {
+    let seconds = time.as_secs() + u64::from(time.subsec_nanos() > 0);
+    match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
+        (0, 0, seconds) => format!("{seconds}s"),
+        (0, minutes, 0) => format!("{minutes}m"),
+        (0, minutes, seconds) => format!("{minutes}m {seconds}s"),
+        (hours, 0, 0) => format!("{hours}h"),
+        (hours, minutes, _) => format!("{hours}h {}m", minutes + u64::from(seconds % 60 > 0)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -26,5 +40,15 @@ mod tests {
         assert_eq!(bytes(1536), "1.5 KiB");
         assert_eq!(bytes(300 << 20), "300 MiB");
         assert_eq!(bytes(u64::MAX), "15.9 EiB");
+    }
+
+    #[test]
+    fn long_enough() {
+        let cases =
+            [(0, "0s"), (59, "59s"), (60, "1m"), (560, "9m 20s"), (3600, "1h"), (3601, "1h 1m"), (7320, "2h 2m")];
+        for (seconds, text) in cases {
+            assert_eq!(time(Duration::from_secs(seconds)), text);
+        }
+        assert_eq!(time(Duration::from_millis(1)), "1s");
     }
 }

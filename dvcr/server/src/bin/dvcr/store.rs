@@ -26,10 +26,14 @@ pub(crate) fn gc(gc: &Gc) -> Result<()> {
     ))?;
     if outcome.young > 0 {
         say(format_args!(
-            "{} manifests and blobs that nobody needs stay for now: their push goes on, they are being pulled, or they are \
-             younger than --grace",
-            outcome.young
+            "{} manifests and blobs that nobody needs stay for now: a push was about to use them, or they are younger than \
+             --grace; collect again in {}",
+            outcome.young,
+            shown::time(outcome.wait)
         ))?;
+    }
+    if outcome.read > 0 {
+        say(format_args!("{} repositories are being pulled from and were left alone", outcome.read))?;
     }
     if outcome.skipped > 0 {
         say(format_args!("{} repositories are damaged and were left alone: run dvcr check", outcome.skipped))?;

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use dvcr_oci::{Digest, Manifest, Name, Tag};
 use rustix::fs::{FlockOperation, flock};
@@ -32,12 +32,22 @@ pub(super) struct Mark {
     pub(super) linked: Vec<Digest>,
     /// Manifests and blobs that are too young to go.
     pub(super) young: usize,
+    /// How long the last of them stays.
+    pub(super) wait: Duration,
+    /// Whether nothing goes because somebody reads from it.
+    pub(super) is_read: bool,
 }
 
 impl Mark {
     /// Of a repository that needs everything.
     pub(super) fn nothing(linked: Vec<Digest>) -> Self {
         Self { linked, ..Self::default() }
+    }
+
+    /// One more stays, for so long.
+    fn stays(&mut self, wait: Duration) {
+        self.young += 1;
+        self.wait = self.wait.max(wait);
     }
 }
 
@@ -55,8 +65,13 @@ impl Store {
     pub(super) fn mark(&self, name: &Name, seen: Links, options: &Options, pushed: bool) -> Result<Mark> {
         let layout = self.layout();
         let now = SystemTime::now();
-        let is_leased = |link: &Link| link.pending && (pushed || link.age(now) < LEASE);
-        let is_asked = |link: &Link| link.asked && link.age(now) < ASKED;
+        // How long each reason holds, at most.
+        let leased = |link: &Link| match (link.pending, pushed) {
+            (false, _) => Duration::ZERO,
+            (true, true) => options.expiry.max(LEASE),
+            (true, false) => LEASE.saturating_sub(link.age(now)),
+        };
+        let asked = |link: &Link| if link.asked { ASKED.saturating_sub(link.age(now)) } else { Duration::ZERO };
         let manifests = self.links(&layout.manifest_links(name))?;
         let mut mark = Mark::nothing(self.linked(name)?);
         if options.keep.whole(name) {
@@ -79,8 +94,9 @@ impl Store {
         }
         let untagged: Vec<_> = manifests.into_iter().filter(|(digest, _)| !needed.seen.contains(digest)).collect();
         for (digest, link) in untagged {
-            if options.keep_untagged || is_leased(&link) || link.age(now) < options.grace {
-                mark.young += usize::from(needed.follow(digest, false)? && !options.keep_untagged);
+            let wait = leased(&link).max(options.grace.saturating_sub(link.age(now)));
+            if (options.keep_untagged || !wait.is_zero()) && needed.follow(digest, false)? && !options.keep_untagged {
+                mark.stays(wait);
             }
         }
 
@@ -89,14 +105,13 @@ impl Store {
             if needed.seen.contains(&digest) {
                 continue;
             }
-            if is_leased(&link) || is_asked(&link) {
-                mark.young += 1;
-            } else {
-                mark.blobs.push((digest, link));
+            match leased(&link).max(asked(&link)) {
+                Duration::ZERO => mark.blobs.push((digest, link)),
+                wait => mark.stays(wait),
             }
         }
         if !(mark.manifests.is_empty() && mark.blobs.is_empty()) && self.is_being_read(name, &mark.linked) {
-            return Ok(Mark { young: mark.manifests.len() + mark.blobs.len(), ..Mark::nothing(mark.linked) });
+            return Ok(Mark { is_read: true, ..Mark::nothing(mark.linked) });
         }
         Ok(mark)
     }

@@ -3,6 +3,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use dvcr_oci::{Descriptor, ImageManifest, Index, Tag, media};
 
 use super::*;
+use crate::store::blob::FRESH;
 use crate::store::tests::{Home, image, index, name};
 
 /// With no grace: what a person asks for who wants the space now.
@@ -38,7 +39,9 @@ fn a_push_that_goes_on_keeps_what_it_has_brought() {
     let home = Home::new();
     let a = name("a");
     let layer = home.push(&a, b"layer");
-    assert_eq!(home.store.collect(&now()).unwrap().young, 1);
+    let outcome = home.store.collect(&now()).unwrap();
+    assert_eq!(outcome.young, 1);
+    assert!(outcome.wait <= LEASE && outcome.wait + FRESH > LEASE, "{outcome:?}");
     // The next layer takes hours, but it is not given up.
     let upload = home.store.begin(&a, 0).unwrap();
     home.age(HOURS);
@@ -61,6 +64,7 @@ fn who_was_told_that_a_blob_is_there_can_rely_on_it() {
     home.store.delete_manifest(&a, &digest).unwrap();
     let outcome = home.store.collect(&Options::default()).unwrap();
     assert_eq!((outcome.blobs, outcome.young), (1, 1), "only the configuration goes, nobody has asked for it");
+    assert!(outcome.wait <= ASKED && outcome.wait + FRESH > ASKED, "{outcome:?}");
     home.push(&a, b"{}");
     home.put(&a, &image(b"layer"), Some("v2")).unwrap();
     home.is_sound();
@@ -131,7 +135,7 @@ fn a_repository_that_is_being_read_is_left_alone() {
     home.store.delete_manifest(&a, &digest).unwrap();
     home.age(HOURS);
     let outcome = home.store.collect(&now()).unwrap();
-    assert_eq!((outcome.blobs, outcome.young), (0, 2));
+    assert_eq!((outcome.blobs, outcome.read), (0, 1));
     let mut bytes = Vec::new();
     io::Read::read_to_end(&mut blob.file, &mut bytes).unwrap();
     assert_eq!(bytes, b"layer");
