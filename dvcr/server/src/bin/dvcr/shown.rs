@@ -25,7 +25,7 @@ pub(crate) fn time(time: Duration) -> String {
         (0, minutes, 0) => format!("{minutes}m"),
         (0, minutes, seconds) => format!("{minutes}m {seconds}s"),
         (hours, 0, 0) => format!("{hours}h"),
-        (hours, minutes, _) => format!("{hours}h {}m", minutes + u64::from(seconds % 60 > 0)),
+        (hours, minutes, _) => format!("{hours}h {}m", minutes + u64::from(!seconds.is_multiple_of(60))),
     }
 }
 

@@ -95,8 +95,11 @@ impl Store {
         let untagged: Vec<_> = manifests.into_iter().filter(|(digest, _)| !needed.seen.contains(digest)).collect();
         for (digest, link) in untagged {
             let wait = leased(&link).max(options.grace.saturating_sub(link.age(now)));
-            if (options.keep_untagged || !wait.is_zero()) && needed.follow(digest, false)? && !options.keep_untagged {
-                mark.stays(wait);
+            if options.keep_untagged || !wait.is_zero() {
+                let is_new = needed.follow(digest, false)?;
+                if is_new && !options.keep_untagged {
+                    mark.stays(wait);
+                }
             }
         }
 
@@ -126,10 +129,14 @@ impl Store {
         Ok(links)
     }
 
-    /// Whether somebody reads a blob of a repository at this moment.
+    /// Whether somebody reads a blob of a repository at this moment. Who has just pushed one has it locked against all
+    /// others, for as long as it takes to make that durable: he reads nothing, and may have pushed it elsewhere.
     fn is_being_read(&self, name: &Name, linked: &[Digest]) -> bool {
         linked.iter().any(|digest| {
             let Ok(file) = File::open(self.layout().content(digest)) else { return false };
+            if flock(&file, FlockOperation::NonBlockingLockShared).is_err() {
+                return false;
+            }
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
                 Err(rustix::io::Errno::WOULDBLOCK) => {
                     tracing::debug!(repository = %name, %digest, "left alone by garbage collection: it is being read");

@@ -144,6 +144,21 @@ fn a_repository_that_is_being_read_is_left_alone() {
 }
 
 #[test]
+fn who_pushes_what_others_have_holds_nothing_up() {
+    let home = Home::new();
+    let (a, b) = (name("a"), name("b"));
+    let digest = home.image(&a, b"layer", Some("v1"));
+    home.image(&b, b"layer", Some("v1"));
+    home.store.delete_manifest(&a, &digest).unwrap();
+    home.age(HOURS);
+    // As an upload has it that has just got the name of the content, and is not done with it.
+    let pushed = File::open(home.store.layout().content(&Digest::of(b"layer"))).unwrap();
+    flock(&pushed, FlockOperation::NonBlockingLockExclusive).unwrap();
+    let outcome = home.store.collect(&now()).unwrap();
+    assert_eq!((outcome.blobs, outcome.read), (2, 0));
+}
+
+#[test]
 fn a_list_keeps_and_removes() {
     let home = Home::new();
     let (a, b, c) = (name("a"), name("b"), name("c"));
