@@ -14,8 +14,10 @@
     reason = "it measures for people, and stops at the first thing that is wrong"
 )]
 
+mod drain;
 mod images;
 mod link;
+mod many;
 mod measure;
 mod registry;
 mod report;
