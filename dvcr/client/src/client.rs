@@ -115,7 +115,8 @@ impl Client {
             } else {
                 Manner::Strict
             };
-            Arc::new(Server::new(host.clone(), transport.clone(), config.keyring.clone(), manner, &config.role))
+            let server = Server::new(host.clone(), transport.clone(), config.keyring.clone(), manner, &config.role);
+            Arc::new(server.tried_first(config.first_attempts))
         });
         Arc::clone(server)
     }

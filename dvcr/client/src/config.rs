@@ -30,6 +30,9 @@ pub struct Config {
     pub plain_http: Vec<Host>,
     /// Where else images are had from. Of those that fit a reference the one with the longest name counts, alone.
     pub routes: Vec<Route>,
+    /// How often a registry is tried until it has answered once, if that is less often than all else. One that is not there
+    /// is then known before much was done for it.
+    pub first_attempts: u32,
     /// How many bytes of an upload are sent at a time where it can't be sent whole. Twice as many are in memory.
     pub chunk: usize,
     /// What a registry is called in errors: `source registry`, for one.
@@ -87,6 +90,7 @@ impl Default for Config {
             insecure: Vec::new(),
             plain_http: Vec::new(),
             routes: Vec::new(),
+            first_attempts: u32::MAX,
             chunk: 8 << 20,
             role: "registry".into(),
         }

@@ -47,6 +47,7 @@ mod server;
 mod session;
 mod token;
 mod upload;
+mod uploads;
 
 pub use blob::{Blob, Opened, Verified};
 pub use client::Client;

@@ -4,7 +4,7 @@ use std::io;
 
 use bytes::Bytes;
 use dvcr_oci::Descriptor;
-use dvcr_transport::{self as transport, Budget, Feeder};
+use dvcr_transport::{self as transport, Feeder};
 
 use crate::error::{Error, Kind, Result};
 use crate::repository::Repository;
@@ -47,7 +47,7 @@ impl Repository {
         if self.exists(blob).await? {
             return Ok(Pushed::Existed);
         }
-        let mut budget = Budget::new(self.server.transport.retry());
+        let mut budget = self.server.budget();
         loop {
             let session = Session::begin(self).await?;
             match self.push_by(session, blob, content).await? {

@@ -2,10 +2,11 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
-use dvcr_oci::{Descriptor, Digest, Manifest, Name, Reference, Tag, media};
-use dvcr_transport::{Address, Ask, Budget, Method, Payload};
+use dvcr_oci::{Descriptor, Digest, Host, Manifest, Name, Reference, Tag, media};
+use dvcr_transport::{Address, Ask, Method, Payload};
 use serde_json::Value;
 
 use crate::auth::Auth;
@@ -13,6 +14,7 @@ use crate::blob::Blob;
 use crate::error::{Error, Kind, Result};
 use crate::server::{Failure, Purpose, Server, wait};
 use crate::token::encoded;
+use crate::uploads::Uploads;
 
 /// One repository of one registry. Cheap to clone.
 #[derive(Clone)]
@@ -21,6 +23,8 @@ pub struct Repository {
     pub(crate) name: Name,
     /// Bytes of an upload that are sent at a time.
     pub(crate) chunk: usize,
+    /// What is being pushed by way of it and its clones.
+    pub(crate) uploads: Arc<Uploads>,
 }
 
 /// What a manifest is asked for by.
@@ -87,7 +91,13 @@ impl From<Digest> for Target {
 
 impl Repository {
     pub(crate) fn new(server: Arc<Server>, name: Name, chunk: usize) -> Self {
-        Self { server, name, chunk }
+        Self { server, name, chunk, uploads: Arc::default() }
+    }
+
+    /// The registry it is in.
+    #[must_use]
+    pub fn host(&self) -> &Host {
+        &self.server.host
     }
 
     /// Its name.
@@ -118,9 +128,13 @@ impl Repository {
     /// See [`Kind`]: `NotFound`, `Denied`, `Mismatch`, `Malformed`, `Unsupported` among them.
     pub async fn manifest(&self, target: &Target) -> Result<Document> {
         let auth = self.auth(false).await?;
+        self.manifest_with(&auth, target).await
+    }
+
+    async fn manifest_with(&self, auth: &Auth, target: &Target) -> Result<Document> {
         let address = self.server.address(&self.name, &target.path()).await?;
         let make = || Ask::new(Method::Get).header("accept", media::MANIFESTS.join(", "));
-        let page = self.server.read(&auth, &address, &make, dvcr_oci::MAX_DOCUMENT).await;
+        let page = self.server.read(auth, &address, &make, dvcr_oci::MAX_DOCUMENT).await;
         let page = page.map_err(|failure| self.error(failure))?;
         let digest = match target {
             Target::Digest(digest) if digest.proves(&page.bytes) => *digest,
@@ -173,7 +187,7 @@ impl Repository {
     /// See [`Kind`].
     pub async fn exists(&self, blob: &Descriptor) -> Result<bool> {
         let (auth, address) = self.way_to(blob).await?;
-        let mut budget = Budget::new(self.server.transport.retry());
+        let mut budget = self.server.budget();
         loop {
             match self.is_there(&auth, &address, blob).await {
                 Ok(there) => return Ok(there),
@@ -200,6 +214,13 @@ impl Repository {
         }
     }
 
+    /// Whether a blob is there already. No is also said where it can't be told now.
+    pub(crate) async fn is_known(&self, digest: &Digest, len: u64) -> bool {
+        let blob = Descriptor::new("application/octet-stream", *digest, len);
+        let Ok((auth, address)) = self.way_to(&blob).await else { return false };
+        self.is_there(&auth, &address, &blob).await.unwrap_or(false)
+    }
+
     /// Takes a blob over from another repository of the same registry, if that is possible.
     ///
     /// # Errors
@@ -215,7 +236,7 @@ impl Repository {
             Ok(reply) => {
                 // It began an upload instead, which nobody will end.
                 if let Ok(Some(upload)) = reply.location() {
-                    drop(self.server.once(&auth, &upload, &|| Ask::new(Method::Delete), &[204]).await);
+                    drop(self.forget(&auth, &upload).await);
                 }
                 Ok(false)
             }
@@ -225,11 +246,12 @@ impl Repository {
         }
     }
 
-    /// Stores a manifest under a tag or its digest. Everything it refers to has to be there.
+    /// Stores a manifest under a tag or its digest, and reads it back. Everything it refers to has to be there.
     ///
     /// # Errors
     ///
-    /// See [`Kind`]. `Usage` for a digest that is not that of the bytes.
+    /// See [`Kind`]. `Usage` for a digest that is not that of the bytes; `Mismatch` if something else is there afterwards,
+    /// or nothing.
     pub async fn put_manifest(&self, target: &Target, media_type: &str, bytes: impl Into<Bytes>) -> Result<Digest> {
         let bytes = bytes.into();
         let digest = match target {
@@ -248,18 +270,36 @@ impl Repository {
             let ask = Ask::new(Method::Put).header("content-type", media_type);
             ask.payload(Payload::pieces([bytes.clone()]))
         };
-        let reply = self.server.ask(&auth, &address, &make, &[200, 201, 202]).await;
-        let reply = reply.map_err(|failure| self.push_error(failure))?;
-        let said = reply.header("docker-content-digest").and_then(|said| Digest::parse(said).ok());
-        if said.is_some_and(|said| said.algorithm() == digest.algorithm() && said != digest) {
-            // Then it has stored something else, or only says so.
-            let stored = self.manifest(target).await?.descriptor.digest;
-            if stored != digest {
-                let message = format!("{address}: the registry has stored {stored} in place of {digest}");
-                return Err(self.error(Error::new(Kind::Mismatch, message)));
-            }
-        }
+        let stored = self.uploads.unless_given_up(self.server.ask(&auth, &address, &make, &[200, 201, 202])).await;
+        stored.map_err(|failure| self.push_error(failure))?;
+        self.read_back(&auth, target, &digest).await?;
         Ok(digest)
+    }
+
+    /// Looks what is there, whatever the registry said of it. A tag may take a moment to be seen everywhere.
+    async fn read_back(&self, auth: &Auth, target: &Target, digest: &Digest) -> Result<()> {
+        let mut waits = LATE.iter();
+        let stored = loop {
+            match self.manifest_with(auth, target).await {
+                Ok(document) if document.descriptor.digest == *digest => return Ok(()),
+                Ok(document) => break document.descriptor.digest.to_string(),
+                Err(error) if error.kind() == Kind::NotFound => match waits.next() {
+                    Some(wait) => tokio::time::sleep(*wait).await,
+                    None => break "nothing".into(),
+                },
+                Err(error) if matches!(error.kind(), Kind::Malformed | Kind::Unsupported | Kind::Mismatch) => {
+                    break format!("something else ({error})");
+                }
+                // Who may push may not always pull.
+                Err(error) if error.kind() == Kind::Denied => {
+                    tracing::warn!(%error, "what was pushed can't be read back");
+                    return Ok(());
+                }
+                Err(error) => return Err(error),
+            }
+        };
+        let message = format!("{self}{target}: the registry said that it has stored {digest}, and has {stored} there");
+        Err(self.error(Error::new(Kind::Mismatch, message)))
     }
 
     /// All tags, in the order of the registry.
@@ -327,6 +367,8 @@ impl fmt::Debug for Repository {
     }
 }
 
+/// How long a manifest may take to be seen.
+const LATE: [Duration; 3] = [Duration::from_millis(100), Duration::from_millis(400), Duration::from_millis(1500)];
 const TAGS_AT_A_TIME: usize = 1000;
 const MAX_TAGS: usize = 1_000_000;
 const MAX_PAGES: usize = 10_000;

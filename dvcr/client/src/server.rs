@@ -1,6 +1,7 @@
 //! One registry: how it is reached, and how it is asked.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
@@ -22,6 +23,9 @@ pub(crate) struct Server {
     keyring: Keyring,
     manner: Manner,
     base: OnceCell<Address>,
+    /// Whether it has answered anything yet, and how often it is tried until then.
+    met: AtomicBool,
+    first_attempts: u32,
     auths: Mutex<HashMap<Purpose, Arc<Auth>>>,
 }
 
@@ -83,7 +87,27 @@ impl Failure {
 impl Server {
     pub(crate) fn new(host: Host, transport: transport::Client, keyring: Keyring, manner: Manner, role: &str) -> Self {
         let (base, auths) = (OnceCell::new(), Mutex::default());
-        Self { host, transport, role: role.into(), keyring, manner, base, auths }
+        let (met, first_attempts) = (AtomicBool::new(false), u32::MAX);
+        Self { host, transport, role: role.into(), keyring, manner, base, met, first_attempts, auths }
+    }
+
+    /// The same, tried at most so often until it has answered once.
+    pub(crate) fn tried_first(self, first_attempts: u32) -> Self {
+        Self { first_attempts, ..self }
+    }
+
+    /// How often something is tried.
+    pub(crate) fn budget(&self) -> Budget {
+        let retry = self.transport.retry();
+        let most = if self.met.load(Ordering::Relaxed) { u32::MAX } else { self.first_attempts };
+        Budget::new(transport::Retry { attempts: retry.attempts.min(most), ..retry })
+    }
+
+    /// One request, once.
+    async fn sent(&self, address: &Address, ask: Ask) -> transport::Result<Reply> {
+        let reply = self.transport.ask(address, ask).await?;
+        self.met.store(true, Ordering::Relaxed);
+        Ok(reply)
     }
 
     /// Whether it need not be secure.
@@ -93,7 +117,24 @@ impl Server {
 
     /// An error that names who it is about.
     pub(crate) fn error(&self, error: impl Into<Error>) -> Error {
-        error.into().at(&self.role)
+        let error = error.into().at(&self.role);
+        if error.to_string().contains("does not speak TLS") {
+            return error.and(format_args!("a registry that has none is allowed by {}", self.option("insecure")));
+        }
+        error
+    }
+
+    /// What an option is called that is about it.
+    fn option(&self, name: &str) -> String {
+        self.transport.side().option(name)
+    }
+
+    fn denied(&self) -> String {
+        let credentials = self.transport.side().credentials();
+        format!(
+            "the server wants credentials (status 401): give valid ones for this repository with {credentials}, or check \
+             its name"
+        )
     }
 
     /// Where it is, found out the first time where it may be several things.
@@ -112,7 +153,7 @@ impl Server {
             Manner::Strict | Manner::Insecure if here => (plain, secure),
             Manner::Strict | Manner::Insecure => (secure, plain),
         };
-        let mut budget = Budget::new(self.transport.retry());
+        let mut budget = self.budget();
         loop {
             let error = match self.speaks(&first).await {
                 Ok(true) => return Ok(first),
@@ -129,7 +170,7 @@ impl Server {
 
     /// Whether there is somebody to talk to in this way. No credentials are sent to find out.
     async fn speaks(&self, address: &Address) -> transport::Result<bool> {
-        match self.transport.ask(address, Ask::new(Method::Get)).await {
+        match self.sent(address, Ask::new(Method::Get)).await {
             // What a server says to plain words where it expects TLS.
             Ok(reply) => Ok(address.is_secure() || reply.status != 400),
             // It has said enough to be known for one.
@@ -178,7 +219,8 @@ impl Server {
         make: &(dyn Fn() -> Ask + Send + Sync),
         good: &[u16],
     ) -> Result<Reply, Failure> {
-        self.attempt(auth, address, make, good, MAX_RENEWALS).await
+        // On the heap: it is large, and a part of nearly everything.
+        Box::pin(self.attempt(auth, address, make, good, MAX_RENEWALS)).await
     }
 
     /// The same, repeated for new credentials at most `most` times.
@@ -200,7 +242,7 @@ impl Server {
             }
             let authorization = auth.authorization().filter(|_| ours);
             let ask = Ask { authorization: authorization.clone(), ..make() };
-            let reply = self.transport.ask(address, ask).await?;
+            let reply = self.sent(address, ask).await?;
             if good.contains(&reply.status) {
                 return Ok(reply);
             }
@@ -213,7 +255,7 @@ impl Server {
                     renewals += 1;
                     continue;
                 }
-                let denied = transport::Error::new(transport::Kind::Status(401), DENIED).at(address);
+                let denied = transport::Error::new(transport::Kind::Status(401), self.denied()).at(address);
                 // The next attempt may do better, and only that.
                 let error = if renewed && most == 0 { denied.transient() } else { denied };
                 return Err(Failure { error, refusal: Some(Box::new(Refusal::of_status(401))) });
@@ -221,10 +263,8 @@ impl Server {
             let at = reply.final_url.clone();
             let secrets = authorization.iter().filter_map(|header| Some(header.split_once(' ')?.1.to_owned()));
             let refusal = Refusal::read(reply, secrets.collect()).await;
-            return Err(Failure {
-                error: refusal.error("check the credentials and what they allow").at(at),
-                refusal: Some(Box::new(refusal)),
-            });
+            let advice = format!("check what the credentials allow ({})", self.transport.side().credentials());
+            return Err(Failure { error: refusal.error(&advice).at(at), refusal: Some(Box::new(refusal)) });
         }
     }
 
@@ -236,7 +276,7 @@ impl Server {
         make: &(dyn Fn() -> Ask + Send + Sync),
         good: &[u16],
     ) -> Result<Reply, Failure> {
-        let mut budget = Budget::new(self.transport.retry());
+        let mut budget = self.budget();
         loop {
             match self.once(auth, address, make, good).await {
                 Ok(reply) => return Ok(reply),
@@ -253,7 +293,7 @@ impl Server {
         make: &(dyn Fn() -> Ask + Send + Sync),
         most: usize,
     ) -> Result<Page, Failure> {
-        let mut budget = Budget::new(self.transport.retry());
+        let mut budget = self.budget();
         loop {
             let failure = match self.once(auth, address, make, &[200]).await {
                 Ok(reply) => {
@@ -303,8 +343,6 @@ impl From<Failure> for Error {
     }
 }
 
-const DENIED: &str =
-    "the server wants credentials (status 401): give valid ones for this repository, or check its name";
 /// A token may be found to be too old, and the one for it to lack something.
 const MAX_RENEWALS: usize = 2;
 const MAX_PAGE: usize = 64 << 10;

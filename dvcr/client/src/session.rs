@@ -17,6 +17,8 @@ use crate::token::encoded;
 #[derive(Clone, Debug)]
 pub(crate) struct Session {
     repository: Repository,
+    /// Among the uploads of the repository.
+    id: u64,
     auth: Arc<Auth>,
     /// Exactly as the registry gave it: with its query, relative or not, on whatever host.
     address: Address,
@@ -31,10 +33,12 @@ impl Session {
     pub(crate) async fn begin(repository: &Repository) -> Result<Self> {
         let auth = repository.auth(true).await?;
         let address = repository.server.address(&repository.name, "blobs/uploads/").await?;
-        let reply = repository.server.ask(&auth, &address, &|| Ask::new(Method::Post), &[200, 201, 202]).await;
+        let begun = repository.server.ask(&auth, &address, &|| Ask::new(Method::Post), &[200, 201, 202]);
+        let reply = repository.uploads.unless_given_up(begun).await;
         let reply = reply.map_err(|failure| repository.push_error(failure))?;
         let least = reply.header("oci-chunk-min-length").and_then(|least| least.parse().ok()).unwrap_or(0);
-        let mut session = Self { repository: repository.clone(), auth, address, offset: 0, least };
+        let id = repository.uploads.begin();
+        let mut session = Self { repository: repository.clone(), id, auth, address, offset: 0, least };
         let found = session.moved(&reply).map_err(|failure| repository.error(failure))?;
         if !found {
             let error =
@@ -55,6 +59,7 @@ impl Session {
             return Err(transport::Error::new(transport::Kind::Redirect, message).at(&self.address).into());
         }
         self.address = next;
+        self.repository.uploads.moved(self.id, &self.auth, &self.address);
         Ok(true)
     }
 
@@ -72,8 +77,8 @@ impl Session {
                 .header("content-range", format!("{first}-{}", end - 1))
                 .payload(Payload::pieces(pieces.iter().cloned()))
         };
-        let server = &self.repository.server;
-        let reply = server.once(&self.auth, &self.address, &make, &[200, 201, 202, 204]).await?;
+        let sent = self.repository.server.once(&self.auth, &self.address, &make, &[200, 201, 202, 204]);
+        let reply = self.repository.uploads.unless_given_up(sent).await?;
         self.moved(&reply)?;
         // Some say nothing, and then have all of it; some say that they have less.
         self.offset = match reply.header("range").and_then(taken) {
@@ -87,8 +92,9 @@ impl Session {
 
     /// Asks how far it is, once.
     pub(crate) async fn ask(&mut self) -> Result<(), Failure> {
-        let server = &self.repository.server;
-        let reply = server.once(&self.auth, &self.address, &|| Ask::new(Method::Get), &[200, 202, 204]).await?;
+        let asked =
+            self.repository.server.once(&self.auth, &self.address, &|| Ask::new(Method::Get), &[200, 202, 204]).await;
+        let reply = asked?;
         self.moved(&reply)?;
         match reply.header("range").and_then(taken) {
             Some(taken) => {
@@ -118,8 +124,10 @@ impl Session {
             let ask = if self.offset > 0 { ask.header("content-range", format!("{}-{end}", self.offset)) } else { ask };
             ask.payload(Payload::pieces(pieces.iter().cloned()))
         };
-        let reply =
-            self.repository.server.once(&self.auth, &self.final_address(digest), &make, &[200, 201, 204]).await?;
+        let address = self.final_address(digest);
+        let ended = self.repository.server.once(&self.auth, &address, &make, &[200, 201, 204]);
+        let reply = self.repository.uploads.unless_given_up(ended).await?;
+        self.repository.uploads.ended(self.id);
         tracing::debug!(status = reply.status, "uploaded");
         Ok(())
     }
@@ -141,16 +149,18 @@ impl Session {
         let address = self.final_address(digest);
         let server = &self.repository.server;
         // It can't be repeated, whatever becomes of the credentials.
-        let sent = server.attempt(&self.auth, &address, &make, &[200, 201, 204], 0);
+        let sent = Box::pin(server.attempt(&self.auth, &address, &make, &[200, 201, 204], 0));
+        let sent = self.repository.uploads.unless_given_up(sent);
         let (sent, ()) = tokio::join!(sent, feed(feeder));
-        sent.map(drop)
+        sent?;
+        self.repository.uploads.ended(self.id);
+        Ok(())
     }
 
     /// Gives it up; nobody minds if that fails.
     pub(crate) async fn cancel(self) {
-        let cancelled =
-            self.repository.server.once(&self.auth, &self.address, &|| Ask::new(Method::Delete), &[200, 202, 204]);
-        drop(cancelled.await);
+        self.repository.uploads.ended(self.id);
+        drop(self.repository.forget(&self.auth, &self.address).await);
     }
 
     fn final_address(&self, digest: &Digest) -> Address {

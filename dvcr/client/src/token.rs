@@ -55,7 +55,9 @@ impl Issuer {
             404 | 405 | 501 if !by_post => return Ok(Attempt::OtherWay),
             _ => {
                 let refusal = Refusal::read(reply, self.secrets(login)).await;
-                return Err(refusal.error("give valid credentials").at(&self.realm));
+                return Err(refusal
+                    .error(&format!("give valid credentials with {}", client.side().credentials()))
+                    .at(&self.realm));
             }
         }
         let at = self.realm.clone();

@@ -1,11 +1,12 @@
 //! A blob that is pushed while it is made.
 
 use bytes::Bytes;
-use dvcr_oci::{Descriptor, Digest};
+use dvcr_oci::Digest;
 use dvcr_transport::{self as transport, Budget};
 use tokio::task::JoinHandle;
 
 use crate::error::{Error, Kind, Result};
+use crate::push::Pushed;
 use crate::repository::Repository;
 use crate::server::{Failure, wait};
 use crate::session::Session;
@@ -32,6 +33,8 @@ pub struct Upload {
 enum State {
     /// Nothing was asked for.
     New,
+    /// It is begun, and nothing was sent.
+    Begun(Box<Sender>),
     Sends(JoinHandle<(Box<Sender>, Result<()>)>),
     Failed(Error),
 }
@@ -65,6 +68,19 @@ impl Upload {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
+    }
+
+    /// Begins it now, and not only when there is a chunk of it: which shows that the registry can be reached, and lets us
+    /// push.
+    ///
+    /// # Errors
+    ///
+    /// See [`Kind`]; final.
+    pub async fn begin(&mut self) -> Result<()> {
+        if matches!(self.state, State::New) {
+            self.state = State::Begun(self.sender().await?);
+        }
+        Ok(())
     }
 
     /// The next bytes. Waits while both chunks are full.
@@ -117,6 +133,7 @@ impl Upload {
                     Err(error)
                 }
             },
+            State::Begun(sender) => Ok(sender),
             State::Sends(task) => match task.await {
                 Ok((sender, Ok(()))) => Ok(sender),
                 Ok((sender, Err(error))) => {
@@ -137,20 +154,28 @@ impl Upload {
         }
     }
 
-    /// Sends the rest, and tells the registry the digest of all that was written, which the registry compares.
+    /// Sends the rest, and tells the registry the digest of all that was written, which the registry compares. If it has
+    /// turned out to be a blob that is there already, the upload is given up instead: so a registry need not hash or move
+    /// it once more.
     ///
     /// # Errors
     ///
     /// `Kind::Mismatch` if the registry has got something else; and whatever went wrong before. Nothing is stored then.
-    pub async fn finish(mut self, digest: &Digest) -> Result<()> {
-        let whole = matches!(self.state, State::New);
+    pub async fn finish(mut self, digest: &Digest) -> Result<Pushed> {
+        let whole = matches!(self.state, State::New | State::Begun(_));
+        let known = !matches!(self.state, State::Failed(_)) && self.repository.is_known(digest, self.len).await;
+        if known {
+            self.cancel().await;
+            return Ok(Pushed::Existed);
+        }
         let mut sender = self.sender().await?;
         let pieces = std::mem::take(&mut self.pieces);
         if whole && sender.whole(digest, &pieces).await? {
-            return Ok(());
+            return Ok(Pushed::Sent);
         }
         sender.send(&pieces).await?;
-        sender.end(digest).await
+        sender.end(digest).await?;
+        Ok(Pushed::Sent)
     }
 
     /// Gives it up, and tells the registry so.
@@ -177,7 +202,7 @@ fn interrupted() -> Error {
 
 impl Sender {
     fn budget(&self) -> Budget {
-        Budget::new(self.repository.server.transport.retry())
+        self.repository.server.budget()
     }
 
     /// Sends all of a small blob with the request that ends it; false if it has to be sent in another way.
@@ -278,19 +303,12 @@ impl Sender {
             };
             // It may have been done although nobody said so.
             let again = tried && is_lost(&failure);
-            if (again || failure.error.is_transient()) && self.is_there(digest, at).await {
+            if (again || failure.error.is_transient()) && self.repository.is_known(digest, at).await {
                 return Ok(());
             }
             tried = true;
             wait(&mut budget, failure).await.map_err(|failure| self.failed(failure, at))?;
         }
-    }
-
-    /// Whether the blob is there already. No is also said where it can't be told now.
-    async fn is_there(&self, digest: &Digest, len: u64) -> bool {
-        let blob = Descriptor::new("application/octet-stream", *digest, len);
-        let Ok((auth, address)) = self.repository.way_to(&blob).await else { return false };
-        self.repository.is_there(&auth, &address, &blob).await.unwrap_or(false)
     }
 
     fn failed(&self, failure: Failure, offset: u64) -> Error {

@@ -20,6 +20,7 @@ use crate::locator::Locator;
 use crate::proxy::Proxies;
 use crate::resource::Resource;
 use crate::retry::Retry;
+use crate::side::Side;
 use crate::store;
 use crate::tls::Trust;
 use crate::validator::Validator;
@@ -37,6 +38,7 @@ pub(crate) struct Inner {
     pub(crate) idle_timeout: Duration,
     pub(crate) insecure: bool,
     pub(crate) retry: Retry,
+    side: Side,
     pub(crate) connections: usize,
     pub(crate) pool: Arc<Idle>,
     identity: Identity,
@@ -52,14 +54,23 @@ impl Client {
     /// `Kind::Usage` that names the file, header or setting at fault.
     pub fn new(config: Config) -> Result<Self> {
         let identity = Identity::new(&config)?;
-        let trust = Trust::new(&config.ca_files, config.insecure)?;
-        let unproved = Trust::new(&[], true)?;
+        let trust = Trust::new(&config.ca_files, config.insecure, config.side)?;
+        let unproved = Trust::new(&[], true, config.side)?;
         let Config {
-            insecure, insecure_for, connect_timeout, idle_timeout, reach, proxies, retry, connections, ..
+            insecure,
+            insecure_for,
+            connect_timeout,
+            idle_timeout,
+            reach,
+            proxies,
+            retry,
+            connections,
+            side,
+            ..
         } = config;
         let connector = Connector { trust, unproved, unproved_for: insecure_for, reach, timeout: connect_timeout };
         let pool = Arc::default();
-        let inner = Inner { idle_timeout, insecure, retry, connections, pool, identity, connector, proxies };
+        let inner = Inner { idle_timeout, insecure, retry, side, connections, pool, identity, connector, proxies };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -95,6 +106,12 @@ impl Client {
     #[must_use]
     pub fn retry(&self) -> Retry {
         self.inner.retry
+    }
+
+    /// Whose options errors name.
+    #[must_use]
+    pub fn side(&self) -> Side {
+        self.inner.side
     }
 
     /// The object whose addresses `locator` makes: one now, to see whether it can, and one whenever the last stopped

@@ -12,6 +12,7 @@ use crate::error::{Error, Kind, Result};
 use crate::proxy::Proxies;
 use crate::reach::Reach;
 use crate::retry::Retry;
+use crate::side::Side;
 
 /// What a client is told. `Debug` shows no credential.
 #[derive(Clone)]
@@ -44,6 +45,8 @@ pub struct Config {
     pub reach: Reach,
     /// By which proxies.
     pub proxies: Proxies,
+    /// Whose options errors name.
+    pub side: Side,
 }
 
 impl Default for Config {
@@ -62,6 +65,7 @@ impl Default for Config {
             user_agent: concat!("millrace/", env!("CARGO_PKG_VERSION")).into(),
             reach: Reach::default(),
             proxies: Proxies::default(),
+            side: Side::default(),
         }
     }
 }
@@ -91,6 +95,7 @@ impl fmt::Debug for Config {
             .field("user_agent", &self.user_agent)
             .field("reach", &self.reach)
             .field("proxies", &self.proxies)
+            .field("side", &self.side)
             .finish()
     }
 }

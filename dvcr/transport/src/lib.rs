@@ -47,6 +47,7 @@ mod range;
 mod reach;
 mod resource;
 mod retry;
+mod side;
 mod store;
 mod tail;
 mod tls;
@@ -70,6 +71,7 @@ pub use range::{ByteRange, ContentRange};
 pub use reach::Reach;
 pub use resource::{Request, Resource, Response};
 pub use retry::{Budget, PATIENCE, Retry};
+pub use side::Side;
 pub use transfer::Transfer;
 pub use validator::Validator;
 

@@ -21,11 +21,13 @@ use url::Host;
 
 use crate::certificate::{authority, describe, first_day, last_day};
 use crate::error::{Error, Kind, Result, reason};
+use crate::side::Side;
 
 /// The certificates that are trusted.
 pub(crate) struct Trust {
     given: Vec<CertificateDer<'static>>,
     insecure: bool,
+    side: Side,
     /// Made at the first use: reading the system's roots takes some milliseconds, and `http` needs none.
     config: OnceLock<Result<Configs>>,
 }
@@ -39,7 +41,7 @@ struct Configs {
 
 impl Trust {
     /// Reads the files now, so that a wrong one is named before anything is transferred.
-    pub(crate) fn new(files: &[PathBuf], insecure: bool) -> Result<Self> {
+    pub(crate) fn new(files: &[PathBuf], insecure: bool, side: Side) -> Result<Self> {
         let mut given = Vec::new();
         for file in files {
             match file.is_dir() {
@@ -47,7 +49,7 @@ impl Trust {
                 false => given.extend(certificates(&read(file)?).map_err(|why| unusable(file, &why))?),
             }
         }
-        Ok(Self { given, insecure, config: OnceLock::new() })
+        Ok(Self { given, insecure, side, config: OnceLock::new() })
     }
 
     /// A secure connection over `stream` with a server that proves to be `host`. HTTP/2 is offered unless `http1_only`.
@@ -78,7 +80,7 @@ impl Trust {
 
     fn make(&self) -> Result<Configs> {
         let provider = Arc::new(ring::default_provider());
-        let verifier = Verifier::new(&self.given, self.insecure, &provider)?;
+        let verifier = Verifier::new(&self.given, self.insecure, self.side, &provider)?;
         let mut config = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(|error| Error::new(Kind::Tls, error.to_string()))?
@@ -157,13 +159,19 @@ struct Verifier {
     roots: Option<Arc<WebPkiServerVerifier>>,
     given: Vec<CertificateDer<'static>>,
     provider: Arc<CryptoProvider>,
+    side: Side,
 }
 
 impl Verifier {
-    fn new(given: &[CertificateDer<'static>], insecure: bool, provider: &Arc<CryptoProvider>) -> Result<Self> {
+    fn new(
+        given: &[CertificateDer<'static>],
+        insecure: bool,
+        side: Side,
+        provider: &Arc<CryptoProvider>,
+    ) -> Result<Self> {
         let (provider, given) = (Arc::clone(provider), given.to_vec());
         if insecure {
-            return Ok(Self { roots: None, given, provider });
+            return Ok(Self { roots: None, given, provider, side });
         }
         let system = rustls_native_certs::load_native_certs();
         let mut roots = RootCertStore::empty();
@@ -172,11 +180,13 @@ impl Verifier {
         let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider));
         let verifier = verifier.build().map_err(|_| {
             let why = system.errors.first().map(|error| format!(" ({error})")).unwrap_or_default();
-            let message =
-                format!("this machine has no trusted certificates{why}: install ca-certificates, or give --ca FILE");
+            let message = format!(
+                "this machine has no trusted certificates{why}: install ca-certificates, or give {} FILE",
+                side.option("ca")
+            );
             Error::new(Kind::Tls, message)
         })?;
-        Ok(Self { roots: Some(verifier), given, provider })
+        Ok(Self { roots: Some(verifier), given, provider, side })
     }
 
     fn judge(
@@ -217,7 +227,7 @@ impl ServerCertVerifier for Verifier {
         match verdict {
             Ok(()) => Ok(ServerCertVerified::assertion()),
             Err(rustls::Error::InvalidCertificate(why)) => {
-                let distrust = Distrust::new(why, name, server, between);
+                let distrust = Distrust::new(why, name, server, between, self.side);
                 Err(rustls::Error::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(distrust)))))
             }
             Err(error) => Err(error),
@@ -264,6 +274,7 @@ struct Distrust {
     authority: Option<String>,
     /// The day on which validity ended or begins.
     day: String,
+    side: Side,
 }
 
 impl Distrust {
@@ -272,6 +283,7 @@ impl Distrust {
         name: &ServerName<'_>,
         server: &CertificateDer<'_>,
         between: &[CertificateDer<'_>],
+        side: Side,
     ) -> Self {
         let mut certificate = describe(server);
         // It may be another one of the chain that is not of this time.
@@ -290,7 +302,7 @@ impl Distrust {
         }
         let day = found.map_or_else(|| "some day".into(), |(_, day)| day);
         let authority = authority(server, between.iter().map(|one| &**one));
-        Self { why, name: name.to_str().into_owned(), certificate, authority, day }
+        Self { why, name: name.to_str().into_owned(), certificate, authority, day, side }
     }
 }
 
@@ -298,17 +310,20 @@ impl std::error::Error for Distrust {}
 
 impl fmt::Display for Distrust {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { why, name, certificate, authority, day } = self;
+        let Self { why, name, certificate, authority, day, side } = self;
+        let ca = side.option("ca");
         write!(f, "the certificate of {name} ({certificate}) ")?;
         let days = |from: &UnixTime, to: &UnixTime| to.as_secs().saturating_sub(from.as_secs()) / 86400;
         match why {
             CertificateError::UnknownIssuer => match authority {
                 Some(authority) => write!(
                     f,
-                    "is not signed by a trusted authority: if it is right, give the certificate of \"{authority}\" with --ca \
+                    "is not signed by a trusted authority: if it is right, give the certificate of \"{authority}\" with {ca} \
                      FILE"
                 ),
-                None => f.write_str("is trusted by nobody: if it is right, give this very certificate with --ca FILE"),
+                None => {
+                    write!(f, "is trusted by nobody: if it is right, give this very certificate with {ca} FILE")
+                }
             },
             CertificateError::NotValidForNameContext { presented, .. } if presented.is_empty() => {
                 f.write_str("is for no host name at all (it has no subjectAltName): the server needs another one")
@@ -340,8 +355,9 @@ impl fmt::Display for Distrust {
             CertificateError::InvalidPurposeContext { .. } | CertificateError::InvalidPurpose => {
                 f.write_str("is not meant for servers (extended key usage): the server needs another one")
             }
-            CertificateError::Other(OtherError(why)) if why.to_string() == "CaUsedAsEndEntity" => f.write_str(
-                "is marked as an authority: give this very certificate with --ca FILE, or give the server another one",
+            CertificateError::Other(OtherError(why)) if why.to_string() == "CaUsedAsEndEntity" => write!(
+                f,
+                "is marked as an authority: give this very certificate with {ca} FILE, or give the server another one"
             ),
             why => write!(f, "can't be trusted: {why}"),
         }

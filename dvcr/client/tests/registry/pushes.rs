@@ -5,16 +5,16 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use dvcr_client::{Content, Kind, Pushed, Repository, Result, Target};
-use dvcr_oci::{Descriptor, Digest, ImageManifest, Name, Tag, media};
+use dvcr_oci::{Descriptor, Digest, Host, ImageManifest, Name, Tag, media};
 use fixtures::http::{Reply, Seen, Server, Settings, Taking};
 
 use super::fake::{Fake, error};
-use super::{quick, repository, sample};
+use super::{client, quick, repository, sample};
 
 const LEN: u32 = 5_500_000;
 
 /// Pushes without knowing the length, in pieces of an odd length.
-async fn upload(repository: &Repository, bytes: &[u8]) -> Result<()> {
+async fn upload(repository: &Repository, bytes: &[u8]) -> Result<Pushed> {
     let mut upload = repository.upload();
     for piece in bytes.chunks(99_999) {
         upload.write(Bytes::copy_from_slice(piece)).await?;
@@ -175,6 +175,7 @@ async fn a_whole_that_is_cut_goes_on_by_chunks() {
     assert_eq!(count(&server, "PATCH"), 6);
 }
 
+/// RG32.
 #[tokio::test]
 async fn where_one_way_is_refused_the_other_is_taken() {
     let bytes = sample(LEN);
@@ -202,6 +203,7 @@ async fn where_one_way_is_refused_the_other_is_taken() {
     assert!(error.to_string().contains("UNSUPPORTED: no chunks") && error.to_string().contains("offset 0"), "{error}");
 }
 
+/// RG31: the upload is known to one replica, and another one is asked.
 #[tokio::test]
 async fn an_upload_that_is_forgotten_begins_again_where_it_can() {
     let bytes = sample(LEN);
@@ -244,6 +246,7 @@ async fn the_end_may_be_heard_and_not_answered() {
     }
 }
 
+/// RG31.
 #[tokio::test]
 async fn locations_are_taken_as_they_are() {
     let bytes = sample(LEN);
@@ -402,4 +405,198 @@ async fn an_upload_that_is_given_up_leaves_nothing() {
     upload.cancel().await;
     assert!(fake.state().uploads.is_empty());
     repository.upload().cancel().await;
+}
+
+/// RG39: a chunk says how long it is, and what the registry has of it is understood in both spellings.
+#[tokio::test]
+async fn chunks_say_how_long_they_are_and_both_spellings_of_a_range_are_known() {
+    let bytes = sample(LEN);
+    for spelling in ["", "bytes=", "bytes "] {
+        let fake = Fake::default();
+        let cut = AtomicBool::new(false);
+        let answers = fake.clone();
+        let server = Server::start(move |seen| {
+            // Of one chunk only a part is kept, which nobody but the range says.
+            let short = seen.method == "PATCH" && !cut.swap(true, Ordering::SeqCst);
+            let seen = if short { Seen { body: seen.body[..500_000].to_vec(), ..seen.clone() } } else { seen.clone() };
+            let reply = answers.answer(&seen);
+            match seen.method.as_str() {
+                "PATCH" | "GET" if seen.target.contains("/uploads/") => {
+                    let (location, range) = (reply.header_of("location"), reply.header_of("range"));
+                    Reply::new(202).header("location", location).header("range", format!("{spelling}{range}"))
+                }
+                _ => reply,
+            }
+        });
+        upload(&repository(quick(), &server, "x"), &bytes).await.unwrap();
+        assert!(has(&fake, &bytes), "{spelling}");
+        let seen = server.seen();
+        let patches: Vec<_> = seen.iter().filter(|seen| seen.method == "PATCH").collect();
+        assert_eq!(patches[1].header("content-range"), Some("500000-1048575"), "{spelling}");
+        assert!(
+            patches
+                .iter()
+                .all(|seen| seen.header("content-length").is_some() && seen.header("transfer-encoding").is_none())
+        );
+    }
+}
+
+#[tokio::test]
+async fn what_has_become_a_blob_that_is_there_is_given_up() {
+    let fake = Fake::default();
+    let server = serve(&fake, |_, reply| reply);
+    let repository = repository(quick(), &server, "x");
+    let bytes = sample(LEN);
+    for bytes in [&bytes[..], &bytes[..1000]] {
+        assert_eq!(upload(&repository, bytes).await.unwrap(), Pushed::Sent);
+        let before = count(&server, "PUT");
+        assert_eq!(upload(&repository, bytes).await.unwrap(), Pushed::Existed);
+        let mut begun = repository.upload();
+        begun.begin().await.unwrap();
+        begun.write(Bytes::copy_from_slice(bytes)).await.unwrap();
+        assert_eq!(begun.finish(&Digest::of(bytes)).await.unwrap(), Pushed::Existed);
+        assert_eq!(count(&server, "PUT"), before);
+        assert!(fake.state().uploads.is_empty());
+    }
+}
+
+#[tokio::test]
+async fn what_was_begun_early_is_gone_on_with() {
+    let fake = Fake::default();
+    let server = serve(&fake, |_, reply| reply);
+    let repository = repository(quick(), &server, "x");
+    let bytes = sample(LEN);
+    for (bytes, lost) in [(&bytes[..], false), (&bytes[1..], true), (&bytes[..9], false), (&bytes[..8], true)] {
+        let mut upload = repository.upload();
+        upload.begin().await.unwrap();
+        if lost {
+            fake.state().uploads.clear();
+        }
+        let before = count(&server, "POST");
+        upload.write(Bytes::copy_from_slice(bytes)).await.unwrap();
+        assert_eq!(upload.finish(&Digest::of(bytes)).await.unwrap(), Pushed::Sent);
+        assert!(has(&fake, bytes));
+        assert_eq!(count(&server, "POST") - before, usize::from(lost));
+    }
+}
+
+/// The registry says that it has stored a manifest, and has nothing there, or another one.
+#[tokio::test]
+async fn a_manifest_is_read_back() {
+    let manifest = ImageManifest::new(Descriptor::of(media::OCI_CONFIG, b"{}"), Vec::new()).to_bytes();
+    let other = ImageManifest::new(Descriptor::of(media::OCI_CONFIG, b"{ }"), Vec::new()).to_bytes();
+    let tag = Target::Tag(Tag::parse("v1").unwrap());
+    for there in [None, Some(other), Some(b"{}".to_vec())] {
+        let fake = Fake::default();
+        if let Some(there) = &there {
+            fake.manifest("v1", media::OCI_MANIFEST, there);
+        }
+        let answers = fake.clone();
+        let server = Server::start(move |seen| match seen.method.as_str() {
+            "PUT" => Reply::new(201).header("docker-content-digest", Digest::of(&seen.body).to_string()),
+            _ => answers.answer(seen),
+        });
+        let repository = repository(quick(), &server, "x");
+        let error = repository.put_manifest(&tag, media::OCI_MANIFEST, manifest.clone()).await.unwrap_err();
+        assert_eq!(error.kind(), Kind::Mismatch, "{error}");
+        assert!(error.to_string().contains(&Digest::of(&manifest).to_string()), "{error}");
+    }
+    // It may take a moment to be seen everywhere, and who pushes may not be allowed to pull.
+    for late in [404, 403] {
+        let fake = Fake::default();
+        let first = AtomicBool::new(true);
+        let server = serve(&fake, move |seen, reply| match seen.method.as_str() {
+            "GET" if seen.target.contains("manifests") && (late == 403 || first.swap(false, Ordering::SeqCst)) => {
+                Reply::new(late)
+            }
+            _ => reply,
+        });
+        let repository = repository(quick(), &server, "x");
+        repository.put_manifest(&tag, media::OCI_MANIFEST, manifest.clone()).await.unwrap();
+    }
+}
+
+/// From another task, whatever is on its way: here chunks that are never answered.
+#[tokio::test]
+async fn a_push_can_be_given_up_from_elsewhere() {
+    let bytes = sample(LEN);
+    for whole in [false, true] {
+        let fake = Fake::default();
+        let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+        let answers = fake.clone();
+        let server = Server::start(move |seen| match seen.method.as_str() {
+            "PATCH" | "PUT" => {
+                let _ = tell.send(());
+                Reply::raw("HTTP/1.1 ").stall()
+            }
+            _ => answers.answer(seen),
+        });
+        let repository = repository(quick(), &server, "x");
+        let (pushing, content) = (repository.clone(), bytes.clone());
+        let pushing = tokio::spawn(async move {
+            if whole { push(&pushing, &content).await } else { upload(&pushing, &content).await }
+        });
+        told.recv().await.unwrap();
+        assert_eq!(fake.state().uploads.len(), 1);
+        repository.give_up().await;
+        assert!(fake.state().uploads.is_empty());
+        let error = pushing.await.unwrap().unwrap_err();
+        assert!(error.to_string().contains("given up"), "{error}");
+        // Nothing is begun after that.
+        upload(&repository, &bytes[1..]).await.unwrap_err();
+        let manifest = ImageManifest::new(Descriptor::of(media::OCI_CONFIG, b"{}"), Vec::new()).to_bytes();
+        let tag = Target::Tag(Tag::parse("v1").unwrap());
+        repository.put_manifest(&tag, media::OCI_MANIFEST, manifest).await.unwrap_err();
+        assert!(fake.state().manifests.is_empty() && fake.state().uploads.is_empty());
+    }
+}
+
+/// Uploads that failed, which the registry would keep for a day.
+#[tokio::test]
+async fn what_failed_is_forgotten_with_the_rest() {
+    let fake = Fake::default();
+    let server = refusing(&fake, |seen| seen.method == "PATCH", || Reply::new(503));
+    let repository = repository(quick(), &server, "x");
+    assert_eq!(upload(&repository, &sample(LEN)).await.unwrap_err().kind(), Kind::Transient);
+    assert_eq!(fake.state().uploads.len(), 1);
+    repository.give_up().await;
+    assert!(fake.state().uploads.is_empty());
+}
+
+/// Nobody is there: known after few attempts. Once it has answered, it is waited for as usual.
+#[tokio::test]
+async fn a_registry_that_never_answered_is_not_tried_as_often() {
+    let config = || dvcr_client::Config { first_attempts: 2, ..quick() };
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let nobody = Host::parse(&nobody.to_string()).unwrap();
+    let nobody = client(config()).repository(&nobody, &Name::parse("x").unwrap());
+    let error = nobody.upload().begin().await.unwrap_err();
+    assert!(error.is_transient() && error.to_string().contains("(after 2 attempts)"), "{error}");
+    let server = Server::start(|seen| if seen.target == "/v2/" { Reply::ok("") } else { Reply::raw("") });
+    let error = repository(config(), &server, "x").upload().begin().await.unwrap_err();
+    assert!(error.is_transient() && error.to_string().contains("after 5 attempts"), "{error}");
+}
+
+/// Errors name the options of their side.
+#[tokio::test]
+async fn a_refusal_names_the_options_that_help() {
+    let server = Server::start(|seen| match seen.target.as_str() {
+        "/v2/" => Reply::ok(""),
+        target if target.contains("/denied/") => error(403, "DENIED", "no"),
+        _ => Reply::new(401).header("www-authenticate", "Basic"),
+    });
+    for (side, options) in [
+        (dvcr_transport::Side::Source, "--user and --password-file, or --auth-file"),
+        (dvcr_transport::Side::Target, "--target-user and --target-password-file, or --target-auth-file"),
+    ] {
+        let config = || {
+            let transport = dvcr_transport::Config { side, ..quick().transport };
+            dvcr_client::Config { transport, ..quick() }
+        };
+        for name in ["x", "denied"] {
+            let error = repository(config(), &server, name).upload().begin().await.unwrap_err();
+            assert_eq!(error.kind(), Kind::Denied);
+            assert!(error.to_string().contains(options), "{error}");
+        }
+    }
 }

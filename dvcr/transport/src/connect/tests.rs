@@ -3,6 +3,7 @@ use std::future::pending;
 use tokio::time::{Instant, sleep};
 
 use super::*;
+use crate::side::Side;
 
 fn address(text: &str) -> SocketAddr {
     text.parse().unwrap()
@@ -88,7 +89,7 @@ fn only_a_name_that_does_not_exist_is_final() {
 }
 
 fn connector(reach: Reach) -> Connector {
-    let trust = |insecure| Trust::new(&[], insecure).unwrap();
+    let trust = |insecure| Trust::new(&[], insecure, Side::Source).unwrap();
     let (trust, unproved) = (trust(false), trust(true));
     Connector { trust, unproved, unproved_for: Vec::new(), reach, timeout: Duration::from_secs(5) }
 }

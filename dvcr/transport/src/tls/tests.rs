@@ -34,12 +34,12 @@ fn a_file_without_certificates_is_named() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("bundle.txt");
         std::fs::write(&file, content).unwrap();
-        let error = Trust::new(std::slice::from_ref(&file), false).err().unwrap();
+        let error = Trust::new(std::slice::from_ref(&file), false, Side::Source).err().unwrap();
         assert_eq!(error.kind(), Kind::Usage);
         assert!(error.to_string().starts_with(&file.display().to_string()), "{error}");
         assert!(error.to_string().contains(words), "{error}");
     }
-    let error = Trust::new(&["/nowhere/ca.pem".into()], false).err().unwrap();
+    let error = Trust::new(&["/nowhere/ca.pem".into()], false, Side::Source).err().unwrap();
     assert!(error.to_string().contains("/nowhere/ca.pem"), "{error}");
 }
 
