@@ -4,7 +4,7 @@ use std::path::Path;
 
 use importer_flow::registry::Registry;
 use importer_flow::source::ContainerSource;
-use importer_flow::source::container::{Reading, layout, pulled};
+use importer_flow::source::container::{Image, Reading, layout, pulled};
 use importer_flow::{Error, Kind, Result, Source};
 
 use crate::args::From;
@@ -38,14 +38,23 @@ pub fn path(name: &str) -> Option<&Path> {
 
 /// Opens the image at `place`.
 pub fn open(place: Place<'_>, from: &From, reading: Reading) -> Result<Box<dyn Source>> {
+    disk(image(place, from)?, from, reading)
+}
+
+/// Finds the image at `place`.
+pub fn image(place: Place<'_>, from: &From) -> Result<Image> {
     let platform = source::platform(from)?;
-    let image = match place {
-        Place::Registry(name) => pulled(&registry::source(from)?, &Registry::reference(name)?, platform.as_ref())?,
+    match place {
+        Place::Registry(name) => pulled(&registry::source(from)?, &Registry::reference(name)?, platform.as_ref()),
         Place::Layout(rest) => {
             let (path, reference) = split(rest)?;
-            layout(path, reference, platform.as_ref())?
+            layout(path, reference, platform.as_ref())
         }
-    };
+    }
+}
+
+/// The disk in an image.
+pub fn disk(image: Image, from: &From, reading: Reading) -> Result<Box<dyn Source>> {
     Ok(Box::new(ContainerSource::new(image, from.disk.clone(), reading)?))
 }
 

@@ -3,20 +3,22 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use importer_flow::checksum::listed;
+use importer_flow::relay::{Relay, Relayed};
 use importer_flow::report::{self, Report};
-use importer_flow::sink::{self, Claim, Left, NullSink, Options, Pushed, Receipt};
+use importer_flow::sink::{self, Claim, Left, NullSink, Options};
 use importer_flow::source::container::Reading;
-use importer_flow::{Error, Kind, Outcome, Progress, Result, Sink, import, size};
+use importer_flow::{Error, Kind, Outcome, Progress, Pushed, Receipt, Result, Sink, import, size};
 
 use crate::args::{Copy, List, Show};
 use crate::progress::Watch;
+use crate::registry::Push;
 use crate::signals::{self, Signal};
-use crate::{places, registry, source};
+use crate::{container, places, registry, source};
 
 /// Copies, and reports also when it fails. Does not return when a signal asked the program to end.
 pub fn run(args: &Copy) -> Result<()> {
@@ -117,37 +119,11 @@ impl Job<'_> {
         self.attempt()
     }
 
+    /// Copies once. Whatever it fails at, the target is given up.
     fn attempt(&self) -> Result<Outcome> {
-        let args = self.args;
-        let mut settings = source::settings(&args.source, &args.from)?;
-        settings.spool_limit = args.spool_limit.0;
-        settings.checksums = args.checksum.clone();
-        settings.notice = crate::complain;
-        source::check_platform(&args.source, &args.from, registry::reference(&args.target).is_some())?;
-        let mut source = source::open(&args.source, &args.from, Reading::Verified)?;
-        for List { algorithm, place } in &args.checksum_url {
-            let mut list = source::open_list(place, &args.source, &args.from)?;
-            settings.checksums.extend(listed(&mut *list, *algorithm, source.file_name().as_deref())?);
-        }
-        let sink = {
-            // Whoever gives up the target waits until it is known what there is to give up.
-            let mut claim = lock(&self.claim);
-            // That of the attempt before may hold a lock on the target.
-            *claim = Claim::default();
-            let (sink, pushed) = target(args)?;
-            *lock(&self.pushed) = pushed;
-            *claim = sink.claim();
-            sink
-        };
-        if let Some(directory) = spool_directory(&args.target) {
-            settings.spool_directory = directory;
-        }
-        let mut watch = lock(&self.watch);
-        if watch.is_none() {
-            *watch = Some(Watch::start(args.progress, Arc::clone(&self.progress))?);
-        }
-        drop(watch);
-        let result = import(&mut *source, sink, &settings, Arc::clone(&self.progress));
+        // That of the attempt before may hold a lock on the target.
+        *lock(&self.claim) = Claim::default();
+        let result = self.bring();
         if let Err(error) = &result {
             let claim = lock(&self.claim);
             match error.kind() {
@@ -161,6 +137,75 @@ impl Job<'_> {
             }
         }
         result
+    }
+
+    fn bring(&self) -> Result<Outcome> {
+        let args = self.args;
+        let mut settings = source::settings(&args.source, &args.from)?;
+        settings.spool_limit = args.spool_limit.0;
+        settings.checksums = args.checksum.clone();
+        settings.notice = crate::complain;
+        source::check_platform(&args.source, &args.from, registry::reference(&args.target).is_some())?;
+        let push = registry::push(args)?;
+        source::check(&args.source, &args.from)?;
+        if let Some(push) = &push {
+            *lock(&self.claim) = push.destination.claim();
+            push.destination.check()?;
+        }
+        let mut source = match (container::place(&args.source), &push) {
+            (Some(place), Some(push)) => {
+                let image = container::image(place, &args.from)?;
+                if args.from.disk.is_none()
+                    && args.checksum.is_empty()
+                    && args.checksum_url.is_empty()
+                    && let Some(relay) = Relay::find(&image, &settings)?
+                    && relay.is_wanted(&push.platform, &push.storing)
+                {
+                    return self.relay(&relay, push);
+                }
+                container::disk(image, &args.from, Reading::Verified)?
+            }
+            _ => source::open(&args.source, &args.from, Reading::Verified)?,
+        };
+        for List { algorithm, place } in &args.checksum_url {
+            let mut list = source::open_list(place, &args.source, &args.from)?;
+            settings.checksums.extend(listed(&mut *list, *algorithm, source.file_name().as_deref())?);
+        }
+        let sink = {
+            // Whoever gives up the target waits until it is known what there is to give up.
+            let mut claim = lock(&self.claim);
+            let sink: Box<dyn Sink> = match push {
+                Some(Push { destination, platform, storing }) => {
+                    let (sink, pushed) = sink::registry(destination, &platform, storing);
+                    *lock(&self.pushed) = Some(pushed);
+                    sink
+                }
+                None => target(args)?,
+            };
+            *claim = sink.claim();
+            sink
+        };
+        if let Some(directory) = spool_directory(&args.target) {
+            settings.spool_directory = directory;
+        }
+        self.watch()?;
+        import(&mut *source, sink, &settings, Arc::clone(&self.progress))
+    }
+
+    /// Takes an image over as it is.
+    fn relay(&self, relay: &Relay, push: &Push) -> Result<Outcome> {
+        self.watch()?;
+        let Relayed { pushed, outcome } = relay.push(&push.destination, &self.progress)?;
+        *lock(&self.pushed) = Some(Receipt::from(OnceLock::from(pushed)));
+        Ok(outcome)
+    }
+
+    fn watch(&self) -> Result<()> {
+        let mut watch = lock(&self.watch);
+        if watch.is_none() {
+            *watch = Some(Watch::start(self.args.progress, Arc::clone(&self.progress))?);
+        }
+        Ok(())
     }
 
     /// What was pushed, if something was.
@@ -186,7 +231,9 @@ impl Job<'_> {
             }
             Left::Resumable => format!("; run the same command again to continue at {name}"),
             Left::Untouched if is_null(name) => String::new(),
-            Left::Untouched if Path::new(name).exists() => format!("; {name} is as it was"),
+            Left::Untouched if registry::reference(name).is_some() || Path::new(name).exists() => {
+                format!("; {name} is as it was")
+            }
             Left::Untouched => format!("; nothing is left at {name}"),
         };
         self.stop_watch();
@@ -214,12 +261,8 @@ fn is_null(target: &str) -> bool {
     target == "null:"
 }
 
-/// The sink, and for a registry what will be pushed.
-fn target(args: &Copy) -> Result<(Box<dyn Sink>, Option<Receipt>)> {
-    if let Some(reference) = registry::reference(&args.target) {
-        let (sink, pushed) = registry::sink(args, &reference?)?;
-        return Ok((sink, Some(pushed)));
-    }
+/// The sink for what is in no registry.
+fn target(args: &Copy) -> Result<Box<dyn Sink>> {
     if let Some(option) = args.to.given() {
         return Err(Error::new(Kind::Usage, format!("{option} is for targets in a registry, and the target is none")));
     }
@@ -228,7 +271,7 @@ fn target(args: &Copy) -> Result<(Box<dyn Sink>, Option<Receipt>)> {
         if args.resume {
             return Err(Error::new(Kind::Usage, "--resume needs a target that keeps something; null: does not"));
         }
-        return Ok((Box::new(NullSink::default()), None));
+        return Ok(Box::new(NullSink::default()));
     }
     match args.target.split_once(':') {
         Some((scheme, rest)) if rest.starts_with("//") => Err(Error::new(
@@ -246,7 +289,7 @@ fn target(args: &Copy) -> Result<(Box<dyn Sink>, Option<Receipt>)> {
                 format!("{}: {what}; for a file of that name write ./{}", args.target, args.target),
             ))
         }
-        _ => Ok((sink::create(Path::new(&args.target), options)?, None)),
+        _ => sink::create(Path::new(&args.target), options),
     }
 }
 

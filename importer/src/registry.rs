@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use importer_flow::layer::LayerKind;
 use importer_flow::registry::{Config, Keyring, Login, Platform, Reference, Registry};
-use importer_flow::sink::{Keep, Receipt, Storing};
-use importer_flow::source::HttpConfig;
-use importer_flow::{Error, Kind, Result, Sink, sink};
+use importer_flow::sink::{Keep, Storing};
+use importer_flow::source::{HttpConfig, Side};
+use importer_flow::{Destination, Error, Kind, Result};
 
 use crate::args::{As, Copy, From, Stored, To};
 use crate::credentials::{Credentials, password};
@@ -31,8 +31,16 @@ pub fn source(from: &From) -> Result<Registry> {
     connect(Config { routes, role: "source registry".into(), ..with(config) }, login, known)
 }
 
-/// The sink for an image in a registry, and where it says what was pushed.
-pub fn sink(args: &Copy, reference: &Reference) -> Result<(Box<dyn Sink>, Receipt)> {
+/// An image to be pushed, and how.
+pub struct Push {
+    pub destination: Destination,
+    pub platform: Platform,
+    pub storing: Storing,
+}
+
+/// What is to be pushed to the target, if that is in a registry. Connects to nothing.
+pub fn push(args: &Copy) -> Result<Option<Push>> {
+    let Some(reference) = reference(&args.target).transpose()? else { return Ok(None) };
     let option = [("--size", args.size.is_some()), ("--preallocate", args.preallocate), ("--resume", args.resume)];
     if let Some((option, _)) = option.iter().find(|(_, given)| *given) {
         return Err(Error::new(
@@ -53,9 +61,8 @@ pub fn sink(args: &Copy, reference: &Reference) -> Result<(Box<dyn Sink>, Receip
         }),
         threads: std::thread::available_parallelism().map_or(2, usize::from),
     };
-    let registry = target(&args.from, &args.to)?;
-    let (sink, pushed) = sink::registry(&registry, reference, &platform, storing)?;
-    Ok((sink, pushed))
+    let destination = Destination::new(&target(&args.from, &args.to)?, &reference)?;
+    Ok(Some(Push { destination, platform, storing }))
 }
 
 /// Registries as a target: proxies and patience are those of the source, all else is their own.
@@ -79,10 +86,13 @@ fn target(from: &From, to: &To) -> Result<Registry> {
         ca_files: to.target_ca.clone(),
         insecure: to.target_insecure,
         headers,
+        side: Side::Target,
         ..source::config(from)?.without_credentials()
     };
     let known = known(to.target_auth_file.as_deref())?;
-    connect(Config { role: "target registry".into(), ..with(config) }, login, known)
+    // One that is not there is known before the source is read.
+    let first_attempts = FIRST_ATTEMPTS;
+    connect(Config { role: "target registry".into(), first_attempts, ..with(config) }, login, known)
 }
 
 /// What a file says about who we are: the one that is given, or that `login` has left.
@@ -128,6 +138,8 @@ fn usual() -> Option<PathBuf> {
     places.into_iter().flatten().find(|file| file.is_file())
 }
 
+/// With the waits between them about four seconds.
+const FIRST_ATTEMPTS: u32 = 5;
 const USER: &str = "MILLRACE_TARGET_USER";
 const PASSWORD: &str = "MILLRACE_TARGET_PASSWORD";
 const REGISTRIES: &str = "CONTAINERS_REGISTRIES_CONF";

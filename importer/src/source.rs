@@ -16,6 +16,15 @@ use crate::object_store;
 /// Opens the source that `name` means. A name with `://` is a URL, `oci:` and `oci-archive:` stand
 /// in front of the path of an OCI layout, `-` is standard input, anything else a path.
 pub fn open(name: &str, from: &From, reading: Reading) -> Result<Box<dyn Source>> {
+    check(name, from)?;
+    if let Some(place) = container::place(name) {
+        return container::open(place, from, reading);
+    }
+    opened(name, from)
+}
+
+/// Refuses options that are for other sources than `name`.
+pub fn check(name: &str, from: &From) -> Result<()> {
     let store = name.get(..5).is_some_and(|start| ["s3://", "gs://"].iter().any(|it| start.eq_ignore_ascii_case(it)));
     if let Some(option) = from.store.given().filter(|_| !store) {
         return Err(Error::new(Kind::Usage, format!("{option} is for s3:// and gs://, and the source is neither")));
@@ -31,10 +40,7 @@ pub fn open(name: &str, from: &From, reading: Reading) -> Result<Box<dyn Source>
         // An option that makes no sense is told even if nobody needs it.
         credentials(from)?;
     }
-    if let Some(place) = container::place(name) {
-        return container::open(place, from, reading);
-    }
-    opened(name, from)
+    Ok(())
 }
 
 /// Refuses a platform where nothing has one: neither the source `name`, nor the target if that is `in_registry`.

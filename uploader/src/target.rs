@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use importer_flow::registry::{Platform, Reference, Registry};
-use importer_flow::sink::{self, Options, Receipt, Storing};
-use importer_flow::{Error, Kind, Result, Sink};
+use importer_flow::sink::{self, Options, Storing};
+use importer_flow::{Destination, Error, Kind, Receipt, Result, Sink};
 
 /// Where an upload goes: a file, a block device or a registry. Cheap to clone.
 #[derive(Clone)]
@@ -46,7 +46,8 @@ impl Target {
         match &*self.0 {
             Place::Path { path, options } => Ok((sink::create(path, *options)?, None)),
             Place::Registry(to) => {
-                let (sink, receipt) = sink::registry(&to.registry, &to.reference, &to.platform, to.storing)?;
+                let destination = Destination::new(&to.registry, &to.reference)?;
+                let (sink, receipt) = sink::registry(destination, &to.platform, to.storing);
                 Ok((sink, Some(receipt)))
             }
         }

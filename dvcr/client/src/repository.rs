@@ -236,7 +236,7 @@ impl Repository {
             Ok(reply) => {
                 // It began an upload instead, which nobody will end.
                 if let Ok(Some(upload)) = reply.location() {
-                    drop(self.forget(&auth, &upload).await);
+                    self.forget(&auth, upload).await;
                 }
                 Ok(false)
             }

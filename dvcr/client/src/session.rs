@@ -160,7 +160,7 @@ impl Session {
     /// Gives it up; nobody minds if that fails.
     pub(crate) async fn cancel(self) {
         self.repository.uploads.ended(self.id);
-        drop(self.repository.forget(&self.auth, &self.address).await);
+        self.repository.forget(&self.auth, self.address.clone()).await;
     }
 
     fn final_address(&self, digest: &Digest) -> Address {

@@ -15,7 +15,28 @@ use crate::server::Failure;
 #[derive(Debug, Default)]
 pub(crate) struct Uploads {
     open: Mutex<Open>,
-    given_up: watch::Sender<bool>,
+    stage: watch::Sender<Stage>,
+    /// How many requests are on their way.
+    running: watch::Sender<usize>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Stage {
+    #[default]
+    Open,
+    /// What is on its way may come to its end, and nothing is begun any more.
+    Ending,
+    /// What is on its way is cut.
+    Cut,
+}
+
+/// One request on its way.
+struct Running<'a>(&'a watch::Sender<usize>);
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.0.send_modify(|running| *running -= 1);
+    }
 }
 
 #[derive(Debug, Default)]
@@ -51,54 +72,73 @@ impl Uploads {
         self.open().addresses.remove(&id);
     }
 
-    /// Does it, unless all is given up, now or meanwhile: then it is dropped where it is.
+    /// Does it, unless all is given up: then it is not begun, or dropped where it is if it takes long.
     pub(crate) async fn unless_given_up<T>(
         &self,
         work: impl Future<Output = Result<T, Failure>>,
     ) -> Result<T, Failure> {
-        let mut given_up = self.given_up.subscribe();
+        let given_up = || transport::Error::new(transport::Kind::Forbidden, "the push was given up").into();
+        let mut stage = self.stage.subscribe();
+        self.running.send_modify(|running| *running += 1);
+        let _running = Running(&self.running);
+        if *stage.borrow() != Stage::Open {
+            return Err(given_up());
+        }
         tokio::select! {
             biased;
-            _ = given_up.wait_for(|given_up| *given_up) => {
-                Err(transport::Error::new(transport::Kind::Forbidden, "the push was given up").into())
-            }
+            _ = stage.wait_for(|stage| *stage == Stage::Cut) => Err(given_up()),
             done = work => done,
+        }
+    }
+
+    /// Lets what is on its way come to its end, but not for long.
+    async fn end(&self) {
+        self.stage.send_replace(Stage::Ending);
+        let mut running = self.running.subscribe();
+        let ended = running.wait_for(|running| *running == 0);
+        if tokio::time::timeout(GRACE, ended).await.is_err() {
+            self.stage.send_replace(Stage::Cut);
         }
     }
 }
 
 impl Repository {
-    /// Gives up all that is being pushed by way of this and its clones, from any task: what is on its way is cut, nothing
-    /// is begun or tagged any more, and the registry is told to forget the uploads. They need no more than two requests
-    /// each; how long to wait for a registry that does not answer is for the caller to say.
+    /// Gives up all that is being pushed by way of this and its clones, from any task: nothing is begun or tagged any more,
+    /// what is on its way is cut after a second, and the registry is told to forget the uploads. How long to wait for a
+    /// registry that does not answer is for the caller to say.
+    ///
+    /// A request that is cut leaves some registries with an upload that they let nobody touch: hence the second.
     pub async fn give_up(&self) {
-        self.uploads.given_up.send_replace(true);
+        self.uploads.end().await;
         loop {
             let next = self.uploads.open().addresses.pop_first();
             let Some((_, (auth, address))) = next else { return };
-            let mut address = address;
-            for _ in 0..FORGETS {
-                let Err(failure) = self.forget(&auth, &address).await else { break };
-                if matches!(failure.status(), Some(404 | 410)) {
-                    break;
-                }
-                // Some have to find out first that what was on its way is cut, and want the address that follows from it.
-                tokio::time::sleep(MOMENT).await;
-                let asked = self.server.once(&auth, &address, &|| Ask::new(Method::Get), &[200, 202, 204]).await;
-                if let Ok(Ok(Some(next))) = asked.map(|reply| reply.location()) {
-                    address = next;
-                }
-            }
+            self.forget(&auth, address).await;
         }
     }
 
-    /// Tells the registry to forget an upload, once.
-    pub(crate) async fn forget(&self, auth: &Auth, address: &Address) -> Result<(), Failure> {
-        self.server.once(auth, address, &|| Ask::new(Method::Delete), &[200, 202, 204]).await.map(drop)
+    /// Tells the registry to forget an upload, as well as that can be done.
+    pub(crate) async fn forget(&self, auth: &Auth, mut address: Address) {
+        for _ in 0..FORGETS {
+            let told = self.server.once(auth, &address, &|| Ask::new(Method::Delete), &[200, 202, 204]).await;
+            let Err(failure) = told else { return };
+            if failure.code() == "BLOB_UPLOAD_UNKNOWN" || matches!(failure.status(), Some(405 | 410 | 501)) {
+                return;
+            }
+            tracing::debug!(error = %failure.error, "an upload is not forgotten");
+            // It may have to find out first that something was cut, and want the address that follows from it.
+            tokio::time::sleep(MOMENT).await;
+            let asked = self.server.once(auth, &address, &|| Ask::new(Method::Get), &[200, 202, 204]).await;
+            if let Ok(Ok(Some(next))) = asked.map(|reply| reply.location()) {
+                address = next;
+            }
+        }
     }
 }
 
+/// How long a request has that is on its way: a chunk takes less where the network is worth its name.
+const GRACE: Duration = Duration::from_secs(1);
 /// More were never begun at once; of some that failed only the registry knows then.
 const MAX_OPEN: usize = 64;
-const FORGETS: usize = 5;
+const FORGETS: usize = 3;
 const MOMENT: Duration = Duration::from_millis(50);

@@ -8,6 +8,8 @@
 //! into a bounded channel. Bytes travel as [`bytes::Bytes`] from the socket to `pwrite` without a copy of ours.
 
 pub mod checksum;
+mod described;
+mod destination;
 mod error;
 mod image;
 mod import;
@@ -18,6 +20,7 @@ mod pool;
 mod progress;
 mod received;
 pub mod registry;
+pub mod relay;
 pub mod report;
 pub mod sink;
 pub mod size;
@@ -31,6 +34,8 @@ mod unpack;
 mod unwrap;
 
 pub use checksum::{Algorithm, Checksum};
+pub use described::Described;
+pub use destination::{Destination, Pushed, Receipt};
 pub use error::{Error, Kind, Result};
 pub use image::Image;
 pub use import::{Mode, Outcome, Settings, import, inspect};

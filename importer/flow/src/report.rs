@@ -8,8 +8,7 @@ use std::time::Duration;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::sink::Pushed;
-use crate::{Error, FeatureValue, Image, Outcome};
+use crate::{Error, FeatureValue, Image, Outcome, Pushed};
 
 /// What was done, or why it failed (DESIGN §3).
 #[derive(Clone, Debug, Serialize)]

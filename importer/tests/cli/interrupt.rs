@@ -17,11 +17,24 @@ const BEGUN: usize = 5 << 20;
 
 /// Starts `command` and gives it the start of `image` through a pipe that stays open.
 fn begin(command: &mut Command, image: &Path) -> (Child, ChildStdin) {
+    begin_with(command, &fs::read(image).unwrap()[..BEGUN])
+}
+
+fn begin_with(command: &mut Command, bytes: &[u8]) -> (Child, ChildStdin) {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
-    stdin.write_all(&fs::read(image).unwrap()[..BEGUN]).unwrap();
+    stdin.write_all(bytes).unwrap();
     (child, stdin)
+}
+
+/// Asks `command` to end when it has got `bytes`, less what a pipe holds, and waits for more.
+pub fn interrupt_with(command: &mut Command, bytes: &[u8]) -> Ran {
+    let (child, stdin) = begin_with(command, bytes);
+    send(&child, Signal::TERM);
+    let ran = end(child);
+    drop(stdin);
+    ran
 }
 
 fn send(child: &Child, signal: Signal) {

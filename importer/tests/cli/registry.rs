@@ -3,11 +3,13 @@
 use std::fs;
 use std::path::Path;
 
+use fixtures::http::{Reply, Server};
 use fixtures::oci::{self, Image, Index, Layer, Packing, Tar};
 use fixtures::registry::{Config, Registry};
 use fixtures::{run as tool_run, tool};
 
-use super::program::{Place, copy, image, importer, reported, run};
+use super::interrupt;
+use super::program::{Place, copy, image, importer, names, reported, run};
 
 /// Starts each registry there is.
 fn registries(change: impl Fn(Config) -> Config) -> Vec<Registry> {
@@ -23,6 +25,29 @@ fn registries(change: impl Fn(Config) -> Config) -> Vec<Registry> {
 
 fn at(registry: &Registry, name: &str) -> String {
     format!("docker://{}/{name}", registry.host())
+}
+
+/// Uploads that somebody has begun and nobody ended, in the store at `root`.
+fn uploads(root: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(root).unwrap() {
+        let path = entry.unwrap().path();
+        if !path.is_dir() {
+            continue;
+        }
+        let name = path.file_name().unwrap().to_str().unwrap();
+        if !["_uploads", "uploads"].contains(&name) {
+            found.extend(uploads(&path));
+            continue;
+        }
+        // The distribution registry leaves a folder of hash states, even where an upload was ended.
+        found.extend(
+            names(&path)
+                .into_iter()
+                .filter(|name| !path.join(name).join("hashstates").exists() || path.join(name).join("data").exists()),
+        );
+    }
+    found
 }
 
 /// What is under a tag; `None` if nothing is.
@@ -149,6 +174,7 @@ fn what_fails_leaves_no_tag() {
             let ran = run(copy(&source, &target).args(&args));
             let said = ran.failed(code);
             assert!(manifest(&registry, "cvi/disk", "v1").is_none(), "{said}");
+            assert_eq!(uploads(registry.root()), [""; 0], "{said}");
         }
         run(&mut copy(&made.path, &target)).succeeded();
         let before = manifest(&registry, "cvi/disk", "v1").unwrap();
@@ -177,9 +203,10 @@ fn credentials_and_trust_are_of_each_side() {
         };
         let said =
             run(copy(&made.path, &target).args(["--target-user", "alice", "--target-password-file"]).arg(&password));
-        assert!(said.failed(4).contains("certificate"));
+        assert!(said.failed(4).contains("with --target-ca FILE"));
         let said = to(&mut copy(&made.path, &target), &wrong).failed(4);
         assert!(said.contains("team/disk") && !said.contains("guess"), "{said}");
+        assert!(said.contains("--target-user and --target-password-file"), "{said}");
         to(&mut copy(&made.path, &target), &password).succeeded();
         run(place.copy(&target).arg("--ca").arg(&ca)).failed(4);
         let config =
@@ -311,4 +338,154 @@ fn a_blob_that_is_not_its_digest_is_refused() {
         assert!(said.contains(&hex), "{said}");
         assert!(place.left().is_empty());
     }
+}
+
+/// An image that is as it would be made: its blobs are taken over, from the cheapest place, and nothing is unpacked.
+#[test]
+fn an_image_of_ours_is_taken_over_as_it_is() {
+    let second = Config::distribution().start();
+    for registry in registries(|config| config) {
+        for (name, options) in [("raw", &[][..]), ("qcow2-64k-v1.1", &[]), ("raw", &["--layer", "plain"])] {
+            let place = Place::new();
+            let made = image(name, &place);
+            let first = at(&registry, "cvi/first:v1");
+            let (ran, pushed) = reported(copy(&made.path, &first).args(options), &place);
+            ran.succeeded();
+            let take = |source: &str, target: &str| {
+                let (ran, report) = reported(copy(source, target).args(options), &place);
+                assert_eq!(ran.code, 0, "{}", ran.stderr);
+                assert_eq!(report["target"]["reference"], target);
+                assert_eq!(report["target"]["digest"], pushed["target"]["digest"], "{target}");
+                assert_eq!(report["source"]["digest"], pushed["target"]["digest"], "{source}");
+                assert_eq!(report["image"]["virtualSize"], pushed["image"]["virtualSize"]);
+                assert_eq!(report["image"]["format"], pushed["image"]["format"]);
+                (report["source"]["bytes"].as_u64().unwrap(), report["target"]["bytesWritten"].as_u64().unwrap())
+            };
+            // Mounted from the next repository, and then there.
+            for repository in ["vi/team/second", "vi/team/second", "cvi/first"] {
+                let target = at(&registry, &format!("{repository}:v2"));
+                assert_eq!(take(&first, &target), (0, 0), "{target}");
+            }
+            let stored = manifest(&registry, "cvi/first", "v1").unwrap();
+            let sizes = stored["layers"][0]["size"].as_u64().unwrap() + stored["config"]["size"].as_u64().unwrap();
+            let repository = format!("from/{}/{}", registry.address().port(), name.replace('.', "-"));
+            let elsewhere = at(&second, &format!("{repository}{}:v1", options.len()));
+            let (read, written) = take(&first, &elsewhere);
+            assert_eq!((read, written), (stored["layers"][0]["size"].as_u64().unwrap(), sizes));
+            assert_eq!(take(&first, &elsewhere), (0, 0));
+            run(&mut place.copy(&elsewhere)).succeeded();
+            place.assert_copied(&made.raw(), &elsewhere);
+            assert_eq!(uploads(registry.root()), [""; 0]);
+            assert_eq!(uploads(second.root()), [""; 0]);
+            // Out of a layout, too. What is not compressed, skopeo compresses.
+            if stored["layers"][0]["mediaType"].as_str().unwrap().ends_with(".tar") {
+                continue;
+            }
+            let layout = format!("oci:{}:v1", place.path().join("layout").display());
+            tool_run(tool("skopeo").args(["copy", "-q", "--src-tls-verify=false", &first, &layout]));
+            let target = at(&second, &format!("layout/{repository}{}:v1", options.len()));
+            assert_eq!(take(&layout, &target).1, sizes);
+            assert_eq!(uploads(second.root()), [""; 0]);
+        }
+    }
+}
+
+#[test]
+fn an_image_that_would_be_made_otherwise_is_made_anew() {
+    let registry = Config::distribution().start();
+    let place = Place::new();
+    let made = image("qcow2-64k-v1.1", &place);
+    let first = at(&registry, "cvi/first:v1");
+    run(&mut copy(&made.path, &first)).succeeded();
+    let wrong = format!("sha256:{}", "0".repeat(64));
+    for (options, kind) in [
+        (&["--as", "raw"][..], "tar+zstd"),
+        (&["--layer", "zstd"], "tar+zstd"),
+        (&["--as", "raw", "--layer", "plain"], "tar"),
+        (&["--platform", "linux/s390x"], ""),
+        (&["--checksum", &wrong], ""),
+    ] {
+        let target = at(&registry, "cvi/other:v1");
+        let ran = run(copy(&first, &target).args(options));
+        match options[0] {
+            "--platform" => drop(ran.failed(4)),
+            "--checksum" => drop(ran.failed(7)),
+            _ => {
+                ran.succeeded();
+                let found = manifest(&registry, "cvi/other", "v1").unwrap();
+                assert!(found["layers"][0]["mediaType"].as_str().unwrap().ends_with(kind), "{options:?}: {found}");
+                run(&mut place.copy(&target)).succeeded();
+                place.assert_copied(&made.raw(), kind);
+            }
+        }
+    }
+}
+
+/// What is taken over is compared with its digest all the same, and what is not to be had leaves nothing.
+#[test]
+fn a_blob_that_is_taken_over_is_verified() {
+    let (registry, second) = (Config::distribution().start(), Config::distribution().start());
+    for kind in ["plain", "zstd"] {
+        let place = Place::new();
+        let made = image("raw", &place);
+        let source = at(&registry, &format!("cvi/{kind}:v1"));
+        run(copy(&made.path, &source).args(["--layer", kind])).succeeded();
+        let digest = manifest(&registry, &format!("cvi/{kind}"), "v1").unwrap()["layers"][0]["digest"].clone();
+        let hex = digest.as_str().unwrap().strip_prefix("sha256:").unwrap().to_owned();
+        let blob = registry.root().join(format!("docker/registry/v2/blobs/sha256/{}/{hex}/data", &hex[..2]));
+        let mut bytes = fs::read(&blob).unwrap();
+        let last = bytes.len() - 600;
+        bytes[last] ^= 1;
+        fs::write(&blob, bytes).unwrap();
+        let said = run(copy(&source, at(&second, &format!("cvi/{kind}:v1"))).args(["--layer", kind])).failed(7);
+        assert!(said.contains(&source) && said.contains(&hex), "{said}");
+        assert!(manifest(&second, &format!("cvi/{kind}"), "v1").is_none());
+        assert_eq!(uploads(second.root()), [""; 0]);
+    }
+}
+
+/// Asked to end in the middle: the upload is ended, too, and there is no tag.
+#[test]
+fn an_interrupted_push_leaves_no_upload() {
+    for registry in registries(|config| config) {
+        let place = Place::new();
+        let (_, qcow2) = super::kill::images(&place);
+        let bytes = fs::read(qcow2).unwrap();
+        let target = at(&registry, "cvi/disk:v1");
+        let mut command = copy("-", &target);
+        command.args(["--progress", "none", "--as", "raw", "--layer", "plain"]);
+        let line = interrupt::interrupt_with(&mut command, &bytes[..bytes.len() - 1]).failed(-15);
+        assert!(line.contains("interrupted by SIGTERM") && line.contains("is as it was"), "{line}");
+        assert_eq!(uploads(registry.root()), [""; 0], "{line}");
+        assert!(manifest(&registry, "cvi/disk", "v1").is_none());
+    }
+}
+
+/// A target that is not there, or does not let us push, is known before the source is read.
+#[test]
+fn a_target_is_looked_at_before_the_source() {
+    let source = Server::start(|_| Reply::ok(vec![7; 100_000]));
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let said = run(&mut copy(source.url("/disk"), format!("docker://{nobody}/x:v1"))).failed(3);
+    assert!(said.contains("target registry") && said.contains("refused"), "{said}");
+    let registry = Config::distribution().login("alice", "secret").start();
+    let said = run(&mut copy(source.url("/disk"), at(&registry, "x:v1"))).failed(4);
+    assert!(said.contains("--target-user and --target-password-file, or --target-auth-file"), "{said}");
+    assert!(source.seen().is_empty());
+}
+
+/// Something between us and the registry says yes to everything.
+#[test]
+fn a_tag_is_looked_at_once_it_is_set() {
+    let nothing = Server::start(|seen| match (seen.method.as_str(), seen.target.as_str()) {
+        ("GET", "/v2/") => Reply::ok("{}"),
+        ("POST" | "PATCH", _) => Reply::new(202).header("location", "/v2/x/blobs/uploads/1"),
+        ("PUT", _) => Reply::new(201),
+        ("DELETE", _) => Reply::new(204),
+        _ => Reply::new(404),
+    });
+    let place = Place::new();
+    let made = image("raw", &place);
+    let said = run(&mut copy(&made.path, format!("docker://{}/x:v1", nothing.address()))).failed(7);
+    assert!(said.contains("/x:v1") && said.contains("has nothing there"), "{said}");
 }

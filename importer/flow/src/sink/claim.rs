@@ -4,16 +4,19 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::fs::File;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use rustix::fs::AtFlags;
+
+use crate::{Error, Kind, Result};
 
 /// How far a sink is with its target, shared with whoever may have to give the target up from another thread.
 ///
 /// A signal leaves no time to bring an import to its end: it may wait for a server, or for a disk. What must not be left
 /// behind is known here. Whatever the sink does to its target happens either before it is given up, or not at all.
 #[derive(Clone, Debug, Default)]
-pub struct Claim(Arc<Mutex<State>>);
+pub struct Claim(Arc<Shared>);
 
 /// What a target is once its import has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +29,13 @@ pub enum Left {
     Resumable,
     /// The whole disk.
     Whole,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    state: Mutex<State>,
+    /// What was being completed elsewhere is not any more.
+    settled: Condvar,
 }
 
 #[derive(Debug, Default)]
@@ -45,8 +55,15 @@ enum Stage {
         name: OsString,
     },
     Part,
+    /// What there is, is with somebody else, who has to be told.
+    Abroad(Stop),
+    /// The same, and it is just being completed there.
+    Completing(Stop),
     Ended(Left),
 }
+
+/// Ends what is with somebody else, within a second or two.
+struct Stop(Box<dyn FnOnce() + Send>);
 
 /// Removes a checkpoint and what it is of. Holds the lock on it until then.
 pub(super) struct Forget(Box<dyn FnOnce() -> io::Result<()> + Send>);
@@ -55,25 +72,42 @@ impl Claim {
     /// A claim on what is written under this name first.
     pub(super) fn elsewhere(dir: Arc<File>, name: OsString) -> Self {
         let stage = Stage::Elsewhere { dir, name };
-        Self(Arc::new(Mutex::new(State { stage, checkpoint: None })))
+        Self::at(stage)
+    }
+
+    /// A claim on what is with somebody else until it is complete; `stop` ends it there, within a second or two.
+    pub(crate) fn abroad(stop: impl FnOnce() + Send + 'static) -> Self {
+        Self::at(Stage::Abroad(Stop(Box::new(stop))))
+    }
+
+    fn at(stage: Stage) -> Self {
+        let state = Mutex::new(State { stage, checkpoint: None });
+        Self(Arc::new(Shared { state, settled: Condvar::new() }))
     }
 
     /// Gives the target up: removes what has a temporary name, unless there is a checkpoint of it, and makes the sink fail
     /// where it would change or finish the target. A target that is complete stays so; one that is just being completed
-    /// is waited for.
+    /// is waited for, for a second or two where that depends on
+    /// others.
     pub fn abandon(&self) -> Left {
-        let mut state = self.lock();
-        let left = match &state.stage {
-            Stage::Ended(left) => *left,
+        let completing = |state: &mut State| matches!(state.stage, Stage::Completing(_));
+        let state = self.0.settled.wait_timeout_while(self.lock(), PATIENCE, completing);
+        let mut state = state.unwrap_or_else(PoisonError::into_inner).0;
+        let left = match std::mem::replace(&mut state.stage, Stage::Ended(Left::Untouched)) {
+            Stage::Ended(left) => left,
             _ if state.checkpoint.is_some() => Left::Resumable,
             Stage::Untouched => Left::Untouched,
             Stage::Elsewhere { dir, name } => {
-                if let Err(error) = rustix::fs::unlinkat(dir, name, AtFlags::empty()) {
+                if let Err(error) = rustix::fs::unlinkat(&dir, &name, AtFlags::empty()) {
                     tracing::warn!(name = %name.display(), %error, "a temporary file could not be removed");
                 }
                 Left::Untouched
             }
             Stage::Part => Left::Part,
+            Stage::Abroad(stop) | Stage::Completing(stop) => {
+                (stop.0)();
+                Left::Untouched
+            }
         };
         state.stage = Stage::Ended(left);
         left
@@ -136,8 +170,33 @@ impl Claim {
         Ok(())
     }
 
+    /// Makes the target whole by `last`, which somebody else has to answer and so may take long, unless it was given up.
+    /// Whoever gives it up meanwhile waits for the end of `last` for a while, and then stops it.
+    pub(crate) fn complete_abroad<T>(&self, last: impl FnOnce() -> Result<T>) -> Result<T> {
+        let given_up = || Error::new(Kind::Transient, "the push was given up");
+        let mut state = self.lock();
+        match std::mem::take(&mut state.stage) {
+            Stage::Abroad(stop) => state.stage = Stage::Completing(stop),
+            stage => {
+                state.stage = stage;
+                return Err(given_up());
+            }
+        }
+        drop(state);
+        let done = last();
+        let mut state = self.lock();
+        match (std::mem::take(&mut state.stage), &done) {
+            (Stage::Completing(_), Ok(_)) => state.stage = Stage::Ended(Left::Whole),
+            (Stage::Completing(stop), Err(_)) => state.stage = Stage::Abroad(stop),
+            (stage, _) => state.stage = stage,
+        }
+        drop(state);
+        self.0.settled.notify_all();
+        done
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -147,11 +206,20 @@ impl Forget {
     }
 }
 
+impl fmt::Debug for Stop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Stop")
+    }
+}
+
 impl fmt::Debug for Forget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Forget")
     }
 }
+
+/// How long others may take to complete what is being given up.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 fn given_up() -> io::Error {
     io::Error::new(io::ErrorKind::Interrupted, "the import was given up")

@@ -23,7 +23,7 @@ pub use claim::{Claim, Left};
 pub use file::FileSink;
 pub use null::NullSink;
 pub use ordered::{InOrder, OrderedSink};
-pub use registry::{Keep, Pushed, Receipt, RegistrySink, Storing, registry};
+pub use registry::{Keep, RegistrySink, Storing, registry};
 
 use crate::{Error, Image, Kind, Result};
 

@@ -1,16 +1,14 @@
 //! An image in a registry.
 
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Duration;
+use std::sync::Arc;
 
 use bytes::Bytes;
-use dvcr_client::{Repository, Target, Upload};
-use dvcr_oci::{Descriptor, Digest, ImageConfig, ImageManifest, Platform, Reference, Tag, media};
+use dvcr_oci::{Descriptor, Platform, media};
 
 use super::{Claim, InOrder, OrderedSink};
-use crate::layer::{Layer, LayerKind, LayerWriter};
-use crate::network::Network;
-use crate::registry::{Registry, failed};
+use crate::described::Described;
+use crate::destination::{Destination, Receipt};
+use crate::layer::{LayerKind, LayerWriter};
 use crate::{Error, Image, Kind, Piece, Result};
 
 /// A sink that makes an image of the disk and pushes it.
@@ -39,65 +37,51 @@ pub enum Keep {
     Nothing,
 }
 
-/// What was pushed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pushed {
-    /// Where it is, with its digest.
-    pub reference: String,
-    /// Of the manifest.
-    pub digest: String,
-}
-
-/// Where it is said what was pushed, once the sink is finished.
-pub type Receipt = Arc<OnceLock<Pushed>>;
-
 /// Pushes one image: its layer while the disk comes, then its configuration, and at last, when everything is there and
 /// verified, the manifest under its tag. What fails before leaves no tag.
 pub struct Push {
-    reference: Reference,
-    tag: Tag,
+    destination: Destination,
     platform: Platform,
     storing: Storing,
-    repository: Repository,
-    network: Arc<Network>,
     /// Format and size of the disk, as far as they were told.
     image: Option<(&'static str, Option<u64>)>,
     layer: Option<LayerWriter>,
-    upload: Arc<Mutex<Option<Upload>>>,
     pushed: Receipt,
+    done: bool,
 }
 
-/// A sink that pushes to `reference`, which has a tag; without one, `latest`. Connects to nothing yet. What was pushed is
-/// found in the second part once the sink is finished.
-///
-/// # Errors
-///
-/// `Kind::Usage` for a reference with a digest: that is known only at the end.
-pub fn registry(
-    registry: &Registry,
-    reference: &Reference,
-    platform: &Platform,
-    storing: Storing,
-) -> Result<(Box<RegistrySink>, Receipt)> {
-    if reference.digest().is_some() {
-        let message = format!("docker://{reference}: a target has a tag and no digest, which comes of what is pushed");
-        return Err(Error::new(Kind::Usage, message));
-    }
-    let repository = registry.client.repository_of(reference);
+/// A sink that pushes to `destination`. What was pushed is found in the second part once the sink is finished.
+#[must_use]
+pub fn registry(destination: Destination, platform: &Platform, storing: Storing) -> (Box<RegistrySink>, Receipt) {
     let pushed = Receipt::default();
     let push = Push {
-        tag: reference.tag().cloned().unwrap_or_else(Tag::latest),
-        reference: reference.clone(),
+        destination,
         platform: platform.clone(),
         storing,
-        upload: Arc::new(Mutex::new(Some(repository.upload()))),
-        repository,
-        network: Arc::clone(&registry.network),
         image: None,
         layer: None,
         pushed: Arc::clone(&pushed),
+        done: false,
     };
-    Ok((Box::new(OrderedSink::new(push)), pushed))
+    (Box::new(OrderedSink::new(push)), pushed)
+}
+
+impl Storing {
+    /// Whether an image of this format is kept as it is.
+    #[must_use]
+    pub fn keeps(&self, format: &str) -> bool {
+        match self.keep {
+            Keep::Usual => format == "qcow2",
+            Keep::All => format != "raw",
+            Keep::Nothing => false,
+        }
+    }
+
+    /// How the layer is stored of what has this format.
+    #[must_use]
+    pub fn kind(&self, format: &str) -> LayerKind {
+        self.layer.unwrap_or(if format == "raw" { LayerKind::Zstd } else { LayerKind::Plain })
+    }
 }
 
 impl Push {
@@ -105,56 +89,17 @@ impl Push {
         self.layer.as_mut().ok_or_else(|| Error::new(Kind::Ours, "a layer is written before its size is known"))
     }
 
-    /// Waits for something that the network does.
-    fn wait<T: Send + 'static>(
-        &self,
-        work: impl Future<Output = dvcr_client::Result<T>> + Send + 'static,
-    ) -> Result<T> {
-        self.network.wait(work)?.map_err(failed)
-    }
-
-    /// Pushes what is small.
-    fn push(&self, media_type: &str, bytes: Vec<u8>) -> Result<Descriptor> {
-        let descriptor = Descriptor::of(media_type, &bytes);
-        let (repository, blob) = (self.repository.clone(), descriptor.clone());
-        self.wait(async move { repository.push(&blob, &Bytes::from(bytes)).await })?;
-        Ok(descriptor)
-    }
-
-    /// What the image says about itself, for those who boot from it. It says nothing of when it was made, so that equal
-    /// disks are equal images.
-    fn config(&self, layer: &Layer, stored: u64) -> ImageConfig {
-        let (format, size) = self.image.unwrap_or(("raw", Some(stored)));
-        let mut config = ImageConfig::new(&self.platform, vec![layer.diff_id]);
-        let labels = config.labels_mut();
-        labels.insert(ImageConfig::SOURCE_SIZE.into(), stored.to_string());
-        labels.insert(ImageConfig::VIRTUAL_SIZE.into(), size.unwrap_or(stored).to_string());
-        labels.insert(ImageConfig::FORMAT.into(), format.into());
-        config
-    }
-
-    fn taken(&self) -> MutexGuard<'_, Option<Upload>> {
-        self.upload.lock().unwrap_or_else(PoisonError::into_inner)
+    fn format(&self) -> &'static str {
+        self.image.map_or("raw", |(format, _)| format)
     }
 }
 
 impl InOrder for Push {
     fn prepare(&mut self, size: Option<u64>) -> Result<()> {
         let size = size.ok_or_else(|| Error::new(Kind::Ours, "a layer of unknown size"))?;
-        let kept = self.image.is_some_and(|(format, _)| format != "raw");
-        let kind = self.storing.layer.unwrap_or(if kept { LayerKind::Plain } else { LayerKind::Zstd });
-        self.storing.layer = Some(kind);
-        let (upload, network) = (Arc::clone(&self.upload), Arc::clone(&self.network));
-        let consumer = move |bytes: Bytes| {
-            let taken = upload.lock().unwrap_or_else(PoisonError::into_inner).take();
-            let mut taken = taken.ok_or_else(|| Error::new(Kind::Ours, "an upload was given up"))?;
-            let (back, written) = network.wait(async move {
-                let written = taken.write(bytes).await;
-                (taken, written)
-            })?;
-            *upload.lock().unwrap_or_else(PoisonError::into_inner) = Some(back);
-            written.map_err(failed)
-        };
+        let kind = self.storing.kind(self.format());
+        let destination = self.destination.clone();
+        let consumer = move |bytes: Bytes| destination.write(bytes);
         self.layer = Some(LayerWriter::start(size, kind, self.storing.threads, consumer)?);
         Ok(())
     }
@@ -169,22 +114,23 @@ impl InOrder for Push {
 
     fn finish(mut self, size: u64) -> Result<()> {
         let layer = self.layer.take().ok_or_else(|| Error::new(Kind::Ours, "there is no layer"))?.finish()?;
-        let upload = self.taken().take().ok_or_else(|| Error::new(Kind::Ours, "there is no upload"))?;
-        let digest = layer.digest;
-        self.wait(async move { upload.finish(&digest).await })?;
-        let config = self.push(media::OCI_CONFIG, self.config(&layer, size).to_bytes())?;
-        let media_type = match self.storing.layer {
-            Some(LayerKind::Plain) => media::OCI_LAYER,
-            _ => media::OCI_LAYER_ZSTD,
+        self.destination.end_layer(layer.digest)?;
+        let described = Described {
+            platform: self.platform.clone(),
+            format: self.format().into(),
+            size,
+            virtual_size: self.image.and_then(|(_, size)| size).unwrap_or(size),
+            kind: self.storing.kind(self.format()),
+            diff_id: layer.diff_id,
+            digest: layer.digest,
+            stored: layer.size,
         };
-        let layer = Descriptor::new(media_type, layer.digest, layer.size);
-        let manifest = ImageManifest::new(config, vec![layer]).to_bytes();
-        let digest = Digest::of(&manifest);
-        let (repository, tag) = (self.repository.clone(), Target::Tag(self.tag.clone()));
-        self.wait(async move { repository.put_manifest(&tag, media::OCI_MANIFEST, manifest).await })?;
-        let reference = format!("docker://{}", self.reference.with_tag(self.tag.clone()));
+        let config = described.config().to_bytes();
+        let descriptor = Descriptor::of(media::OCI_CONFIG, &config);
+        self.destination.place(&descriptor, None, Bytes::from(config))?;
         // Nobody else sets it.
-        let _ = self.pushed.set(Pushed { reference, digest: digest.to_string() });
+        let _ = self.pushed.set(self.destination.tag(&described.manifest())?);
+        self.done = true;
         Ok(())
     }
 
@@ -193,39 +139,31 @@ impl InOrder for Push {
     }
 
     fn keeps(&self, format: &str) -> bool {
-        match self.storing.keep {
-            Keep::Usual => format == "qcow2",
-            Keep::All => true,
-            Keep::Nothing => false,
-        }
+        self.storing.keeps(format)
     }
 
     fn tell(&mut self, image: &Image) {
-        let format = if self.keeps(image.format) { image.format } else { "raw" };
+        // Only what is kept as it is, is told of before it is prepared.
+        let kept = self.layer.is_none() || self.format() != "raw";
+        let format = if kept { image.format } else { "raw" };
         self.image = Some((format, image.virtual_size));
     }
 
     fn name(&self) -> String {
-        format!("docker://{}", self.reference)
+        self.destination.name()
     }
 
     fn claim(&self) -> Claim {
-        Claim::default()
+        self.destination.claim()
     }
 }
 
 impl Drop for Push {
     fn drop(&mut self) {
-        // Nothing more comes: then its consumer has given the upload back.
+        // Nothing more comes of it.
         drop(self.layer.take());
-        let Some(upload) = self.taken().take() else { return };
-        // A registry forgets an upload by itself; it is told so only to be free of it sooner.
-        let given_up = self.network.wait(async move { tokio::time::timeout(PARTING, upload.cancel()).await });
-        if !matches!(given_up, Ok(Ok(()))) {
-            tracing::debug!(target = %self.reference, "the upload is left to the registry");
+        if !self.done {
+            self.destination.give_up();
         }
     }
 }
-
-/// How long a registry has to take note that an upload was given up.
-const PARTING: Duration = Duration::from_secs(5);

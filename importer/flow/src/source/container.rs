@@ -13,6 +13,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use dvcr_client::Repository;
 pub use dvcr_oci::Platform;
 use dvcr_oci::{Descriptor, Digest, ImageConfig, ImageManifest, media};
 
@@ -29,9 +30,15 @@ use crate::{Error, Kind, Piece, Result, Source, Stream};
 pub trait Blobs: Send + Sync {
     /// The blob, as a source. Reads nothing yet.
     fn blob(&self, descriptor: &Descriptor) -> Result<Box<dyn Source>>;
+
+    /// The repository they are in, if they are in one.
+    fn repository(&self) -> Option<&Repository> {
+        None
+    }
 }
 
-/// An image of layers, for one platform.
+/// An image of layers, for one platform. Cheap to clone.
+#[derive(Clone)]
 pub struct Image {
     /// How a person knows it.
     pub name: String,
@@ -44,7 +51,7 @@ pub struct Image {
     /// For which machines it is, as far as it is known.
     pub platform: Option<Platform>,
     /// Where its layers are.
-    pub blobs: Box<dyn Blobs>,
+    pub blobs: Arc<dyn Blobs>,
 }
 
 /// How the layers of an image are read.

@@ -12,7 +12,7 @@ pub mod upload;
 use std::ops::Range;
 
 pub use container::ContainerSource;
-pub use dvcr_transport::{Config as HttpConfig, Proxies, Retry};
+pub use dvcr_transport::{Config as HttpConfig, Proxies, Retry, Side};
 pub use file::FileSource;
 pub use http::HttpSource;
 pub use stdin::StdinSource;

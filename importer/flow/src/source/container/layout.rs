@@ -5,6 +5,7 @@ use std::fs;
 use std::io::Read;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use dvcr_oci::{Descriptor, Digest, Found, Index, MAX_DOCUMENT, Manifest, Platform};
 use importer_codec::tar::{EntryKind, Event};
@@ -38,7 +39,7 @@ pub fn layout(place: &Path, reference: Option<&str>, platform: Option<&Platform>
         let index = layout.index()?;
         let root = named(&index, reference)?;
         let Found { digest, manifest, config, platform, .. } = resolve(&root, platform, &layout)?;
-        Ok(Image { name: name.clone(), digest, manifest, config, platform, blobs: Box::new(layout) })
+        Ok(Image { name: name.clone(), digest, manifest, config, platform, blobs: Arc::new(layout) })
     };
     image().map_err(|error: Error| error.within(&name))
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use dvcr_client::Repository;
 use dvcr_oci::{Descriptor, Platform, Reference};
 
 use super::{Blobs, Image};
@@ -26,7 +27,7 @@ pub fn pulled(registry: &Registry, reference: &Reference, platform: Option<&Plat
         manifest,
         config,
         platform,
-        blobs: Box::new(Pulled { network: Arc::clone(&registry.network), image }),
+        blobs: Arc::new(Pulled { network: Arc::clone(&registry.network), image }),
     })
 }
 
@@ -37,6 +38,10 @@ struct Pulled {
 }
 
 impl Blobs for Pulled {
+    fn repository(&self) -> Option<&Repository> {
+        self.image.repository()
+    }
+
     fn blob(&self, descriptor: &Descriptor) -> Result<Box<dyn Source>> {
         let blob = self.image.blob(descriptor);
         let opened = self.network.wait(async move { blob.open().await })?.map_err(failed)?;
