@@ -82,6 +82,7 @@ impl Fake {
         }
         if let Some((_, digest)) = path.split_once("/blobs/") {
             return match state.blobs.get(digest) {
+                None if seen.method == "HEAD" => Reply::new(404),
                 None => error(404, "BLOB_UNKNOWN", "no such blob"),
                 Some(bytes) if seen.method == "HEAD" => head(bytes.len()),
                 Some(bytes) => fixtures::http::Object::new(bytes.clone()).etag(None).answer(seen),
