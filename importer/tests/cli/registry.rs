@@ -489,3 +489,26 @@ fn a_tag_is_looked_at_once_it_is_set() {
     let said = run(&mut copy(&made.path, format!("docker://{}/x:v1", nothing.address()))).failed(7);
     assert!(said.contains("/x:v1") && said.contains("has nothing there"), "{said}");
 }
+
+/// What can't be pushed as it comes is told with what to do.
+#[test]
+fn a_fixed_vhd_that_shows_too_late_is_refused_with_what_to_do() {
+    let registry = Config::distribution().start();
+    let place = Place::new();
+    let made = image("raw", &place);
+    let vhd = place.path().join("fixed.vhd");
+    let options = ["convert", "-f", "raw", "-O", "vpc", "-o", "subformat=fixed,force_size=on"];
+    tool_run(tool("qemu-img").args(options).arg(&made.path).arg(&vhd));
+    let object = fixtures::http::Object::new(fs::read(&vhd).unwrap()).without_ranges();
+    let server = Server::start(move |seen| object.answer(seen));
+    let target = at(&registry, "cvi/disk:v1");
+    let said = run(&mut copy(server.url("/fixed.vhd"), &target)).failed(4);
+    assert!(said.contains("fixed VHD") && said.contains("copy it to a file first"), "{said}");
+    assert!(manifest(&registry, "cvi/disk", "v1").is_none());
+    // That does.
+    run(&mut place.copy(server.url("/fixed.vhd"))).succeeded();
+    run(&mut copy(place.target(), &target)).succeeded();
+    run(&mut copy(&vhd, at(&registry, "cvi/file:v1"))).succeeded();
+    let digest = |name: &str| manifest(&registry, name, "v1").unwrap()["layers"][0]["digest"].clone();
+    assert_eq!(digest("cvi/disk"), digest("cvi/file"));
+}

@@ -270,8 +270,8 @@ fn is_zero(bytes: &[u8]) -> bool {
 
 fn late(lba: u64) -> Error {
     let message = format!(
-        "sector {lba} of the disk comes behind later ones, and this target takes a disk in order only; make a qcow2 of it: \
-         qemu-img convert -O qcow2"
+        "sector {lba} of the disk comes behind later ones, and this target takes a disk in order only: copy it to a file first, \
+         and push that, or keep the image as it is (--as keep)"
     );
     Error::new(Kind::Unsupported, message)
 }

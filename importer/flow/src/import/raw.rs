@@ -12,7 +12,7 @@ use crate::image::Image;
 use crate::pool::Pool;
 use crate::received::{Account, Received};
 use crate::unwrap::Unwrapped;
-use crate::{Piece, Result, Stream};
+use crate::{Error, Kind, Piece, Result, Stream};
 
 impl Import<'_> {
     /// Goes on where an earlier import ended, if the trail says so. What that wrote is read back for the checksums, which
@@ -65,6 +65,9 @@ impl Import<'_> {
         let Disk { raw, at, mut ops, mut pool, trail, .. } = disk;
         let source_digest = account.check(&self.settings.checksums, &self.source.name())?;
         let end = raw.finish()?;
+        if end.vhd.is_some() && pool.sink().sized() && size != Some(end.virtual_size) {
+            return Err(late_vhd(&self.source.name()));
+        }
         if end.vhd.is_none() && !cdrom {
             importer_disk::probe::whole(&head, end.data_len)?;
         }
@@ -102,6 +105,15 @@ impl Import<'_> {
             resumed_from: trail.resumed_from(),
         })
     }
+}
+
+/// A layer was begun with a length that has turned out to be that of the disk and of something behind it.
+fn late_vhd(name: &str) -> Error {
+    let message = format!(
+        "{name}: it is a fixed VHD, which shows only at its end, where the last bytes are no part of the disk, and a \
+         layer has to begin with its length: copy it to a file first, and push that"
+    );
+    Error::new(Kind::Refused, message)
 }
 
 /// A disk on its way, whose last bytes are held back.

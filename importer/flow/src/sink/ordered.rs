@@ -153,7 +153,7 @@ impl<T> OrderedSink<T> {
                 Kind::Refused,
                 format!(
                     "{}: the disk's data do not come in the disk's order (offset {at:#x} comes long before {next:#x}), in which a \
-                     layer is written: give a source that answers range requests, or keep the image as it is (--as keep)",
+                     layer is written: copy it to a file first, and push that, or keep the image as it is (--as keep)",
                     self.name
                 ),
             ),
