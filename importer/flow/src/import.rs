@@ -18,6 +18,7 @@ use crate::image::{Access, Image, Reader, reader};
 use crate::pool::Pool;
 use crate::progress::Progress;
 use crate::received::{Account, Received};
+use crate::source::Counter;
 use crate::unwrap::{Unwrapped, Unwrapping, unwrap};
 use crate::{Error, Kind, Result, Sink, Source, Stream};
 
@@ -180,17 +181,19 @@ impl Import<'_> {
     /// Opens the source for a pass over all of it, and takes the wrappers off.
     fn open(&mut self, account: &Account) -> Result<Unwrapped> {
         self.source.observe_encoded(account.encoded(&self.settings.checksums));
+        let progress = Arc::clone(&self.progress);
+        let counted = self.source.count(&(Arc::new(move |bytes| progress.receive(bytes)) as Counter));
         let stream = self.source.open()?;
         self.progress.begin_pass();
-        let compare = self.source.reopens();
-        let received = Received::new(stream, account.clone(), Arc::clone(&self.progress), compare);
+        let received = Received::new(stream, account.clone(), Arc::clone(&self.progress));
+        let received = received.counting(!counted).comparing(self.source.reopens());
         unwrap(Box::new(received), &self.unwrapping())
     }
 
     /// Opens the source for another pass, which must begin as the one before.
     fn again(&mut self, head: &[u8], wrappers: &[&'static str]) -> Result<(Unwrapped, Account)> {
         let account = Account::new(&self.settings.checksums)?;
-        self.progress.expect(self.source.len().unwrap_or(0));
+        self.progress.expect(self.source.weight().unwrap_or(0));
         let again = self.open(&account)?;
         if again.head != head || again.wrappers != wrappers {
             return Err(self.changed());

@@ -99,13 +99,25 @@ pub(crate) struct Received {
     stream: Box<dyn Stream>,
     account: Account,
     progress: Arc<Progress>,
+    /// Whether the source does not count what comes itself.
+    counts: bool,
     /// Whether the same bytes may have to come again, so that the passes must be compared.
     compare: bool,
 }
 
 impl Received {
-    pub(crate) fn new(stream: Box<dyn Stream>, account: Account, progress: Arc<Progress>, compare: bool) -> Self {
-        Self { stream, account, progress, compare }
+    pub(crate) fn new(stream: Box<dyn Stream>, account: Account, progress: Arc<Progress>) -> Self {
+        Self { stream, account, progress, counts: true, compare: false }
+    }
+
+    /// The same; with `counts`, it counts what passes.
+    pub(crate) fn counting(self, counts: bool) -> Self {
+        Self { counts, ..self }
+    }
+
+    /// The same; with `compare`, in a way in which passes can be compared.
+    pub(crate) fn comparing(self, compare: bool) -> Self {
+        Self { compare, ..self }
     }
 }
 
@@ -114,7 +126,9 @@ impl Stream for Received {
         let piece = self.stream.next()?;
         match &piece {
             Some(piece) => {
-                self.progress.receive(piece.len());
+                if self.counts {
+                    self.progress.receive(piece.len());
+                }
                 self.account.take(piece, self.compare)?;
             }
             None => self.account.totals().ended = true,

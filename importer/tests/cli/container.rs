@@ -30,6 +30,12 @@ fn disks_of_layouts_are_copied() {
                 let (ran, report) = reported(&mut place.copy(&source), &place);
                 assert_eq!(ran.code, 0, "{source}: {}", ran.stderr);
                 assert_eq!(report["image"]["wrappers"], wrappers);
+                let layers: u64 = manifest.manifests[0].blobs.iter().map(|blob| blob.bytes.len() as u64).sum();
+                let passes = if report["mode"] == "two-pass" { 2 } else { 1 };
+                assert!(
+                    report["source"]["bytes"].as_u64().unwrap() <= layers * passes,
+                    "{source} {packing:?}: {report}"
+                );
                 let digest = report["source"]["digest"].as_str().unwrap();
                 assert!(manifest.manifests.iter().any(|manifest| manifest.digest() == digest), "{digest}");
                 place.assert_copied(&made.raw(), &format!("{source} {packing:?}"));

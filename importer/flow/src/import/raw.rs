@@ -34,7 +34,7 @@ impl Import<'_> {
             size = Some(len.next_multiple_of(importer_disk::SECTOR));
         } else {
             first = Some(account.clone());
-            self.progress.expect(self.source.len().unwrap_or(0));
+            self.progress.expect(self.source.weight().unwrap_or(0));
             let measured;
             (opened, account, measured) = self.measured(opened, &account)?;
             size = Some(measured);
@@ -48,14 +48,14 @@ impl Import<'_> {
             drop(stream);
             account = Account::new(&self.settings.checksums)?;
             self.progress.expect(self.source.len().unwrap_or(0).saturating_sub(done) + lost);
-            let counted = |stream| Received::new(stream, account.clone(), Arc::clone(&self.progress), false);
+            let counted = |stream| Received::new(stream, account.clone(), Arc::clone(&self.progress));
             disk.take(&mut counted(self.source.range(0..lost)?))?;
             disk.take_back(&account)?;
             let rest = self.source.range(done..self.source.len().unwrap_or(done))?;
             disk.take(&mut counted(rest))?;
         } else {
             if first.is_none() {
-                self.progress.expect(self.source.len().unwrap_or(0));
+                self.progress.expect(self.source.weight().unwrap_or(0));
             }
             disk.take(&mut stream)?;
         }

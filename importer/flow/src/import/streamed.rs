@@ -52,7 +52,7 @@ impl Import<'_> {
         account: Account,
         mut pool: Pool,
     ) -> Result<Outcome> {
-        self.progress.expect(self.source.len().unwrap_or(0));
+        self.progress.expect(self.source.weight().unwrap_or(0));
         let mut ops = Vec::new();
         let mut plan = Plan::streaming(format, self.inner_len(&opened), self.limits(), &mut ops)?;
         if !self.source.reopens() {

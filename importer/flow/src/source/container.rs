@@ -1,5 +1,6 @@
 //! A disk in an image of layers: in a registry, in a folder or in an archive.
 
+mod counted;
 mod entries;
 mod layout;
 mod path;
@@ -17,12 +18,14 @@ use dvcr_client::Repository;
 pub use dvcr_oci::Platform;
 use dvcr_oci::{Descriptor, Digest, ImageConfig, ImageManifest, media};
 
+use self::counted::counted;
 pub use self::layout::layout;
 pub use self::pulled::pulled;
 pub use self::resolve::{Documents, resolve};
 use self::survey::{Place, Survey};
 use self::verified::Verified;
 use self::walk::{Find, Step, Walk};
+use super::Counter;
 use super::part::Part;
 use crate::{Error, Kind, Piece, Result, Source, Stream};
 
@@ -77,6 +80,9 @@ pub struct ContainerSource {
     disk: Option<String>,
     reading: Reading,
     found: Option<Found>,
+    /// Of layers, that a pass reads.
+    weight: u64,
+    counter: Option<Counter>,
     /// What can be read at any offset.
     part: Option<Box<dyn Source>>,
     /// Whether all layers were read and verified.
@@ -104,7 +110,16 @@ impl ContainerSource {
         {
             return Err(Error::new(Kind::NotUsable, format!("{}: {what}", image.name)));
         }
-        Ok(Self { image: Arc::new(image), disk, reading, found: None, part: None, verified: Arc::default() })
+        Ok(Self {
+            image: Arc::new(image),
+            disk,
+            reading,
+            found: None,
+            weight: 0,
+            counter: None,
+            part: None,
+            verified: Arc::default(),
+        })
     }
 
     /// Finds the disk, and begins to read it.
@@ -121,7 +136,9 @@ impl ContainerSource {
     }
 
     /// Walks to the disk.
-    fn file(&mut self, mut walk: Walk) -> Result<Box<dyn Stream>> {
+    fn file(&mut self, walk: Walk) -> Result<Box<dyn Stream>> {
+        let mut walk = walk.counted(self.counter.clone());
+        self.weight = walk.weight();
         loop {
             match walk.next()? {
                 Step::Disk(place) => {
@@ -156,6 +173,8 @@ impl ContainerSource {
                 Step::End(place) => {
                     let place = place.ok_or_else(|| Error::new(Kind::Changed, "the disk is not there any more"))?;
                     walk = Walk::new(Arc::clone(&self.image), Find::At(place), self.reading);
+                    walk = walk.counted(self.counter.clone());
+                    self.weight += walk.weight();
                 }
             }
         }
@@ -166,7 +185,8 @@ impl ContainerSource {
         let none = || Error::new(Kind::NotUsable, "it has no layers, so there is no disk in it");
         let descriptor = self.image.manifest.layers.get(layer).ok_or_else(none)?;
         let mut source = self.image.blobs.blob(descriptor)?;
-        let stream = source.open()?;
+        let stream = counted(source.open()?, self.counter.as_ref());
+        self.weight = descriptor.size;
         let stream = match self.reading {
             Reading::Verified => Box::new(Verified::new(stream, descriptor, &self.image.name)?),
             Reading::Partial => stream,
@@ -246,6 +266,15 @@ impl Source for ContainerSource {
 
     fn len(&self) -> Option<u64> {
         self.size()
+    }
+
+    fn weight(&self) -> Option<u64> {
+        Some(self.weight)
+    }
+
+    fn count(&mut self, counter: &Counter) -> bool {
+        self.counter = Some(Arc::clone(counter));
+        true
     }
 
     fn ranges(&self) -> bool {

@@ -10,9 +10,10 @@ mod stdin;
 pub mod upload;
 
 use std::ops::Range;
+use std::sync::Arc;
 
 pub use container::ContainerSource;
-pub use dvcr_transport::{Config as HttpConfig, Proxies, Retry, Side};
+pub use dvcr_transport::{Config as HttpConfig, Proxies, Retry, Side, WAITING};
 pub use file::FileSource;
 pub use http::HttpSource;
 pub use stdin::StdinSource;
@@ -21,6 +22,9 @@ use crate::{Piece, Result, Stream};
 
 /// Who sees bytes pass. What it refuses ends the stream.
 pub type Observer = Box<dyn FnMut(&Piece) -> Result<()> + Send>;
+
+/// Who counts the bytes that come.
+pub type Counter = Arc<dyn Fn(u64) + Send + Sync>;
 
 /// Whether both are web addresses with the same scheme, host and port, so that what identifies us to the one may be sent
 /// to the other.
@@ -59,6 +63,18 @@ pub trait Source: Send {
 
     /// The length in bytes, where it is known. For HTTP this is known after `open`.
     fn len(&self) -> Option<u64>;
+
+    /// How many bytes come before the stream has ended, where these are not what it gives: what is compressed where it
+    /// comes from. Known after `open`.
+    fn weight(&self) -> Option<u64> {
+        self.len()
+    }
+
+    /// From the next `open` on, `counter` is told of the bytes that come, if these are not what the stream gives. Says
+    /// whether it is.
+    fn count(&mut self, _counter: &Counter) -> bool {
+        false
+    }
 
     /// Whether parts can be read at any offset. For HTTP this is known after `open`.
     fn ranges(&self) -> bool;

@@ -6,11 +6,13 @@ use std::sync::Arc;
 use importer_codec::tar::Event;
 use importer_codec::{Limits, Wrapper, wrapper};
 
+use super::counted::counted;
 use super::entries::Entries;
 use super::survey::{Place, Survey};
 use super::verified::Verified;
 use super::{Image, Reading};
 use crate::peek::peek;
+use crate::source::Counter;
 use crate::{Error, Kind, Piece, Result, Source};
 
 /// Reads layers, from the one on top down, and gives the bytes of one file of them.
@@ -23,6 +25,7 @@ pub(super) struct Walk {
     at: Option<(usize, Entries)>,
     /// Whether what comes belongs to the file.
     taking: bool,
+    counter: Option<Counter>,
     /// Whether what is left is only looked at where that is cheap.
     frugal: bool,
     ended: Option<Option<Place>>,
@@ -56,7 +59,26 @@ impl Walk {
             Find::Only(_) => image.manifest.layers.len(),
             Find::At(place) => place.layer + 1,
         };
-        Self { image, find, reading, below, at: None, taking: false, frugal: false, ended: None }
+        Self { image, find, reading, below, at: None, taking: false, counter: None, frugal: false, ended: None }
+    }
+
+    /// The same; `counter` is told of the bytes of layers as they come.
+    pub(super) fn counted(self, counter: Option<Counter>) -> Self {
+        Self { counter, ..self }
+    }
+
+    /// How many bytes the layers have that it reads.
+    pub(super) fn weight(&self) -> u64 {
+        let layers = self.image.manifest.layers.iter().take(self.below).skip(self.last());
+        layers.fold(0, |sum, layer| sum.saturating_add(layer.size))
+    }
+
+    /// The lowest layer that is read.
+    fn last(&self) -> usize {
+        match &self.find {
+            Find::Only(_) => 0,
+            Find::At(place) => place.layer,
+        }
     }
 
     pub(super) fn next(&mut self) -> Result<Step> {
@@ -143,11 +165,7 @@ impl Walk {
 
     /// Opens the next layer. Gives the end when there are no more.
     fn open(&mut self) -> Result<Option<Step>> {
-        let last = match &self.find {
-            Find::Only(_) => 0,
-            Find::At(place) => place.layer,
-        };
-        if self.below <= last {
+        if self.below <= self.last() {
             let place = match &self.find {
                 Find::Only(survey) => Some(survey.conclude()?),
                 Find::At(_) => None,
@@ -173,7 +191,7 @@ impl Walk {
         let missing = || Error::new(Kind::Ours, "there is no such layer");
         let descriptor = self.image.manifest.layers.get(layer).ok_or_else(missing)?;
         let mut source = self.image.blobs.blob(descriptor)?;
-        let mut stream = source.open()?;
+        let mut stream = counted(source.open()?, self.counter.as_ref());
         if self.reading == Reading::Verified {
             stream = Box::new(Verified::new(stream, descriptor, &self.image.name)?);
         }
