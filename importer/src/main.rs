@@ -11,6 +11,7 @@ mod progress;
 mod registry;
 mod signals;
 mod source;
+mod waiting;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -18,6 +19,9 @@ use std::process::ExitCode;
 use clap::Parser;
 use importer_flow::Kind;
 use importer_flow::report::line;
+use tracing_subscriber::Layer;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::args::{Args, Command};
 
@@ -35,10 +39,10 @@ fn main() -> ExitCode {
             return ExitCode::from(Kind::Usage.exit_code());
         }
     };
-    tracing_subscriber::fmt()
-        .with_env_filter(tracing_subscriber::EnvFilter::from_env("MILLRACE_LOG"))
+    let log = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
-        .init();
+        .with_filter(tracing_subscriber::EnvFilter::from_env("MILLRACE_LOG"));
+    tracing_subscriber::registry().with(log).with(waiting::listener()).init();
     let result = match args.command {
         Command::Copy(copy) => copy::run(&copy),
         Command::Inspect(inspect) => inspect::run(&inspect),

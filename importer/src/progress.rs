@@ -12,6 +12,7 @@ use importer_flow::{Error, Kind, Progress, Result};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::args::Show;
+use crate::waiting::Waiting;
 
 /// A thread that shows progress until it is stopped.
 pub struct Watch {
@@ -27,8 +28,8 @@ impl Watch {
             Show::None => return Ok(Self { stop: None, thread: None }),
             Show::Auto if terminal => Box::new(Bar::new()),
             Show::Bar => Box::new(Bar::new()),
-            Show::Auto => Box::new(Lines { started: Instant::now() }),
-            Show::Json => Box::new(Json { started: Instant::now() }),
+            Show::Auto => Box::new(Lines { started: Instant::now(), waiting: Waiting::default() }),
+            Show::Json => Box::new(Json { started: Instant::now(), waiting: Waiting::default() }),
         };
         let (stop, stopped) = sync_channel(1);
         let thread = std::thread::Builder::new().name("progress".into()).spawn(move || {
@@ -60,13 +61,14 @@ trait Display: Send {
 
 struct Bar {
     bar: ProgressBar,
+    waiting: Waiting,
 }
 
 impl Bar {
     fn new() -> Self {
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-        bar.set_style(style("{bytes} {binary_bytes_per_sec} {elapsed}"));
-        Self { bar }
+        bar.set_style(style("{bytes} {binary_bytes_per_sec} {elapsed}  {wide_msg}"));
+        Self { bar, waiting: Waiting::default() }
     }
 }
 
@@ -84,12 +86,13 @@ impl Display for Bar {
         if expected > 0 && self.bar.length() != Some(expected) {
             if self.bar.length().is_none() {
                 self.bar.set_style(style(
-                    "{bar:30} {percent:>3}%  {bytes} of {total_bytes}  {binary_bytes_per_sec}  {eta} left",
+                    "{bar:30} {percent:>3}%  {bytes} of {total_bytes}  {binary_bytes_per_sec}  {eta} left  {wide_msg}",
                 ));
             }
             self.bar.set_length(expected);
         }
         self.bar.set_position(progress.received());
+        self.bar.set_message(self.waiting.why(progress.received()).map(|why| trying(&why)).unwrap_or_default());
     }
 
     fn end(&mut self, _progress: &Progress) {
@@ -100,6 +103,7 @@ impl Display for Bar {
 /// One line now and then, for logs.
 struct Lines {
     started: Instant,
+    waiting: Waiting,
 }
 
 impl Display for Lines {
@@ -117,15 +121,22 @@ impl Display for Lines {
         } else {
             String::new()
         };
-        eprintln!("{}{of}, {}/s", human(received), human(speed));
+        let why = self.waiting.why(received).map(|why| format!("; {}", trying(&why))).unwrap_or_default();
+        eprintln!("{}{of}, {}/s{why}", human(received), human(speed));
     }
 
     fn end(&mut self, _progress: &Progress) {}
 }
 
+/// What stands behind the progress that there isn't.
+fn trying(why: &str) -> String {
+    format!("trying again: {why}")
+}
+
 /// One object per line, for programs.
 struct Json {
     started: Instant,
+    waiting: Waiting,
 }
 
 impl Display for Json {
@@ -142,6 +153,7 @@ impl Display for Json {
             "pass": progress.pass(),
             "bytesPerSecond": per_second(progress.received(), elapsed),
             "elapsedSeconds": elapsed.as_secs_f64(),
+            "waiting": self.waiting.why(progress.received()),
         });
         eprintln!("{line}");
     }

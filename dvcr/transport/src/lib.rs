@@ -70,7 +70,7 @@ pub use proxy::Proxies;
 pub use range::{ByteRange, ContentRange};
 pub use reach::Reach;
 pub use resource::{Request, Resource, Response};
-pub use retry::{Budget, PATIENCE, Retry};
+pub use retry::{Budget, PATIENCE, Retry, WAITING};
 pub use side::Side;
 pub use transfer::Transfer;
 pub use validator::Validator;

@@ -31,6 +31,8 @@ impl Default for Retry {
 pub struct Budget {
     retry: Retry,
     failures: u32,
+    /// Whether it was told that there is nothing but failures.
+    told: bool,
     /// Bytes since the last failure.
     progress: u64,
 }
@@ -39,7 +41,7 @@ impl Budget {
     /// All of it.
     #[must_use]
     pub fn new(retry: Retry) -> Self {
-        Self { retry, failures: 0, progress: 0 }
+        Self { retry, failures: 0, told: false, progress: 0 }
     }
 
     /// New bytes came. A server that sends a few and breaks has not made progress.
@@ -47,6 +49,7 @@ impl Budget {
         self.progress = self.progress.saturating_add(bytes);
         if self.progress >= RENEWS {
             self.failures = 0;
+            self.told = false;
         }
     }
 
@@ -67,6 +70,10 @@ impl Budget {
         if self.failures >= allowed {
             return Err(if allowed > 1 { error.after(self.failures) } else { error });
         }
+        // One that breaks now and then brings something all the same; the next failure without progress is told.
+        if !renewed && !std::mem::replace(&mut self.told, true) {
+            tracing::info!(target: WAITING, "{error}");
+        }
         // A connection that brought much is worth another one at once.
         let first = if renewed { self.retry.first / 16 } else { self.retry.first };
         let doubled = first.saturating_mul(1 << (self.failures - 1).min(20));
@@ -85,6 +92,10 @@ fn jittered(wait: Duration) -> Duration {
     let share = u32::try_from(random).unwrap_or(0);
     wait / 2 + (wait / 2).mul_f64(f64::from(share) / f64::from(u32::MAX))
 }
+
+/// The target of an event of the level `INFO`, whose message is an error: after it something is tried again, with no
+/// progress so far.
+pub const WAITING: &str = "dvcr_transport::waiting";
 
 /// The longest wait that a server may ask for.
 pub const PATIENCE: Duration = Duration::from_secs(600);

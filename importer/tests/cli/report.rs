@@ -94,7 +94,10 @@ fn progress_for_programs_is_json_and_nothing_else() {
             .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}")))
             .collect();
         let last = lines.last().unwrap();
-        assert_eq!(keys(last), ["bytesPerSecond", "elapsedSeconds", "expectedBytes", "pass", "receivedBytes"]);
+        assert_eq!(
+            keys(last),
+            ["bytesPerSecond", "elapsedSeconds", "expectedBytes", "pass", "receivedBytes", "waiting"]
+        );
         assert_eq!(last["pass"], 1, "{name}");
         // All that was expected has come, and not more than the file has.
         assert_eq!(last["receivedBytes"], last["expectedBytes"], "{name}");

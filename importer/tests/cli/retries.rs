@@ -24,6 +24,17 @@ fn a_server_that_always_breaks_off_is_read_to_the_end() {
 }
 
 #[test]
+fn what_is_waited_for_is_told_with_the_progress() {
+    let place = Place::new();
+    let server = Server::start(|_| Reply::new(503).header("retry-after", "0"));
+    let ran = run(place.copy(server.url("/disk")).args(["--progress", "json"]));
+    let line = ran.stderr.lines().rfind(|line| line.starts_with('{')).unwrap();
+    let told: serde_json::Value = serde_json::from_str(line).unwrap();
+    let why = told["waiting"].as_str().unwrap();
+    assert!(why.contains("/disk") && why.contains("503"), "{line}");
+}
+
+#[test]
 fn what_stays_broken_is_told_after_as_many_attempts_as_allowed() {
     let place = Place::new();
     let count = std::sync::Arc::<AtomicUsize>::default();
