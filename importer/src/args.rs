@@ -35,13 +35,17 @@ pub struct Copy {
     /// Where the image is: an http(s) URL, docker://HOST/REPOSITORY[:TAG][@DIGEST], s3://BUCKET/KEY,
     /// gs://BUCKET/KEY, oci:FOLDER[:NAME], oci-archive:FILE[:NAME], a path, or - for standard input
     pub source: String,
-    /// Where the disk goes: a file, a block device, docker://HOST/REPOSITORY:TAG, or null: to decode and verify only
+    /// Where the disk goes: a file, a block device, docker://HOST/REPOSITORY:TAG, or null: (with its colon), which only
+    /// decodes and verifies
     pub target: String,
     #[command(flatten)]
     pub from: From,
     #[command(flatten)]
     pub to: To,
-    /// Grow the disk to this size (a file only; never shrinks): 10Gi, 20G, bytes
+    /// Grow the disk to this size (never shrinks): 10Gi, 20G, bytes
+    ///
+    /// A file gets it, with zeros behind the disk. A device keeps its own size: it must have at least this one, and else is
+    /// refused as too small (exit code 8), as is a size that is smaller than the disk.
     #[arg(long, value_name = "SIZE")]
     pub size: Option<Size>,
     /// Reserve the space for the whole disk
@@ -54,7 +58,8 @@ pub struct Copy {
     /// What the image, as received, must hash to; all that are given must match
     ///
     /// ALG is md5, sha1, sha256, sha512, streebog256 or streebog512. The hash is of the file as its publisher has it, before
-    /// anything is unpacked. The whole file is read, once.
+    /// anything is unpacked. Of an image of layers that is the file in its layer, or the layer that is the disk: the layers
+    /// themselves are compared with their digests anyway. The whole file is read, once.
     #[arg(long, value_name = "ALG:HEX")]
     pub checksum: Vec<Checksum>,
     /// A list that has the image's checksum, such as SHA256SUMS: a URL or a path
@@ -176,7 +181,7 @@ pub enum Stored {
 /// How to read the source.
 #[derive(Debug, Parser)]
 pub struct From {
-    /// The disk to take from an archive that holds several
+    /// The disk to take from an archive or an image of layers that holds several
     #[arg(long, value_name = "NAME")]
     pub disk: Option<String>,
     /// For which machines the image of layers shall be: os/architecture, as in linux/arm64 or linux/arm/v7

@@ -273,6 +273,11 @@ fn target(args: &Copy) -> Result<Box<dyn Sink>> {
         }
         return Ok(Box::new(NullSink::default()));
     }
+    if args.target == "null" {
+        let message =
+            "null: for a copy that is only verified write null: with the colon, for a file of that name ./null";
+        return Err(Error::new(Kind::Usage, message));
+    }
     match args.target.split_once(':') {
         Some((scheme, rest)) if rest.starts_with("//") => Err(Error::new(
             Kind::Usage,

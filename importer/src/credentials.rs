@@ -128,8 +128,9 @@ fn unreadable(path: &Path) -> Error {
     usage(format!("{}: can't be read", path.display()))
 }
 
-fn usage(message: impl Into<String>) -> Error {
-    Error::new(Kind::Usage, message.into())
+/// A command line, or what it names, that makes no sense.
+pub fn usage(message: impl Into<String>) -> Error {
+    Error::new(Kind::Usage, message)
 }
 
 const USER: &str = "MILLRACE_USER";

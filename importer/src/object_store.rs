@@ -5,11 +5,11 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
+use importer_flow::Result;
 use importer_flow::source::object_store::{self as stores, Gcs, Keys, Object, S3, S3Options, ServiceAccount};
-use importer_flow::{Error, Kind, Result};
 
 use crate::args::{From, PathStyle};
-use crate::credentials::Credentials;
+use crate::credentials::{Credentials, usage};
 
 /// The object that `name`, which begins with `s3://` or `gs://`, means. Options come before the environment.
 pub fn object(name: &str, from: &From, environment: impl Fn(&str) -> Option<OsString>) -> Result<Object> {
@@ -97,10 +97,6 @@ impl Environment<'_> {
     fn first(&self, names: &[&str]) -> Result<Option<String>> {
         names.iter().find_map(|name| self.get(name).transpose()).transpose()
     }
-}
-
-fn usage(message: impl Into<String>) -> Error {
-    Error::new(Kind::Usage, message)
 }
 
 #[cfg(test)]

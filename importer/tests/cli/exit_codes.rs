@@ -70,6 +70,9 @@ fn a_command_that_makes_no_sense_is_2() {
     for target in ["docker:host/disk", "oci:layout:v1", "oci-archive:x.tar"] {
         run(&mut copy(disk, target)).failed(2);
     }
+    let said = run(copy(disk, "null").current_dir(place.out())).failed(2);
+    assert!(said.contains("null:") && said.contains("./null"), "{said}");
+    assert!(place.left().is_empty());
     run(copy(disk, "ftp://host/disk:tag").args(["--progress", "none"])).failed(2);
     for options in [
         &["--memory", "1Mi"][..],

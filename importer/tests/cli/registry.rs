@@ -9,7 +9,7 @@ use fixtures::registry::{Config, Registry};
 use fixtures::{run as tool_run, tool};
 
 use super::interrupt;
-use super::program::{Place, copy, image, importer, names, reported, run};
+use super::program::{Place, copy, image, importer, names, reported, run, run_piped};
 
 /// Starts each registry there is.
 fn registries(change: impl Fn(Config) -> Config) -> Vec<Registry> {
@@ -511,4 +511,19 @@ fn a_fixed_vhd_that_shows_too_late_is_refused_with_what_to_do() {
     run(&mut copy(&vhd, at(&registry, "cvi/file:v1"))).succeeded();
     let digest = |name: &str| manifest(&registry, name, "v1").unwrap()["layers"][0]["digest"].clone();
     assert_eq!(digest("cvi/disk"), digest("cvi/file"));
+}
+
+/// What comes once can't begin with a length that is known at its end: that is said before hours of it were read.
+#[test]
+fn standard_input_is_told_what_to_do_instead() {
+    let registry = Config::distribution().start();
+    let place = Place::new();
+    let made = image("qcow2-64k-v1.1", &place);
+    let target = at(&registry, "cvi/disk:v1");
+    let said = run_piped(&mut copy("-", &target), &made.path).failed(4);
+    assert!(said.contains("--as raw") && said.contains("in a file first"), "{said}");
+    assert!(manifest(&registry, "cvi/disk", "v1").is_none());
+    run_piped(copy("-", &target).args(["--as", "raw"]), &made.path).succeeded();
+    run(&mut place.copy(&target)).succeeded();
+    place.assert_copied(&made.raw(), "as raw");
 }

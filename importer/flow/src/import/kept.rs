@@ -25,11 +25,12 @@ impl Import<'_> {
     ) -> Result<Outcome> {
         self.start_over("the image is kept as it is", pool.sink())?;
         let mut look = self.look(&opened, format)?;
-        self.progress.expect(self.source.len().unwrap_or(0));
+        self.progress.expect(self.source.weight().unwrap_or(0));
         let mut first = None;
         let size = match self.inner_len(&opened) {
             Some(len) => len,
             None => {
+                self.check_twice("store the image in a file first, or a raw disk with --as raw")?;
                 let mut len = 0;
                 while let Some(piece) = opened.stream.next()? {
                     len += piece.len();
@@ -90,6 +91,7 @@ impl Import<'_> {
 
     /// How long a raw disk is that has to be read to its end for that; and the source from its start.
     pub(super) fn measured(&mut self, opened: Unwrapped, account: &Account) -> Result<(Unwrapped, Account, u64)> {
+        self.check_twice("store the image in a file first")?;
         let mut opened = opened;
         let mut raw = RawStream::new();
         while let Some(piece) = opened.stream.next()? {
@@ -106,15 +108,16 @@ impl Import<'_> {
     /// Opens the source once more, of which `before` was read to its end for its length alone.
     fn anew(&mut self, before: &Unwrapped, account: &Account) -> Result<(Unwrapped, Account)> {
         account.check(&self.settings.checksums, &self.source.name())?;
-        if !self.source.reopens() {
-            let message = format!(
-                "{}: how long the disk is shows only at its end, and a layer has to begin with it: store the image in a \
-                 file first",
-                self.source.name()
-            );
-            return Err(Error::new(Kind::Refused, message));
-        }
         self.again(&before.head, &before.wrappers)
+    }
+
+    /// Refuses a source that can be read only once, before it is read to its end in vain.
+    fn check_twice(&self, advice: &str) -> Result<()> {
+        if self.source.reopens() {
+            return Ok(());
+        }
+        let what = "how long the image is shows only at its end, and a layer has to begin with it";
+        Err(Error::new(Kind::Refused, format!("{}: {what}: {advice}", self.source.name())))
     }
 }
 

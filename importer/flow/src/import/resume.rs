@@ -67,7 +67,9 @@ impl Import<'_> {
             done: 0,
         };
         match sink.resumed() {
-            Earlier::Nothing => {}
+            Earlier::Nothing => {
+                self.say(&format!("{}: there is nothing to go on from; starting at the beginning", sink.name()));
+            }
             Earlier::Spoiled(why) => {
                 let what = "what an interrupted copy left there can't be continued";
                 self.say(&format!("{}: {what}: {why}; starting over", sink.name()));
