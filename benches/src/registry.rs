@@ -63,7 +63,7 @@ impl<'a> Bench<'a> {
             all.into_iter().filter(|(name, _)| wanted(name)).map(|(name, row)| row(self, name)).collect();
         let (start, collect) = ("registry: start with 10000 images", "registry: collection of 5000 of 10000 images");
         if wanted(start) || wanted(collect) {
-            let many = Many::make(&self.program, self.images.dir());
+            let many = Many::make(&self.program);
             rows.extend(wanted(start).then(|| many.start(start, self.runs)));
             rows.extend(wanted(collect).then(|| many.collect(collect)));
         }
