@@ -97,6 +97,7 @@ impl From<transport::Error> for Error {
             transport::Kind::Status(507) => Kind::Full,
             _ if error.is_transient() => Kind::Transient,
             transport::Kind::Usage => Kind::Usage,
+            transport::Kind::Mismatch => Kind::Mismatch,
             transport::Kind::Status(401 | 403) => Kind::Denied,
             transport::Kind::Status(404 | 410) => Kind::NotFound,
             _ => Kind::Refused,

@@ -35,6 +35,8 @@ pub enum Kind {
     Protocol,
     /// It is not the object that was read before.
     Changed,
+    /// It is not the content that was asked for: it has another length.
+    Mismatch,
     /// It gives the whole instead of a range, though it gave ranges before.
     NoRanges,
 }
@@ -65,6 +67,7 @@ impl Error {
             | Kind::Proxy
             | Kind::Redirect
             | Kind::Protocol
+            | Kind::Mismatch
             | Kind::NoRanges => false,
         };
         Self { kind, transient, retry_after: None, message: message.into(), region: None }

@@ -252,7 +252,7 @@ impl Resource {
         let Some(content) = &self.content else { return Ok(meta) };
         if let Some((len, known)) = meta.len.zip(content.len()).filter(|(len, known)| len != known) {
             let message = format!("the server has {len} bytes of what has to have {known}");
-            return Err(Error::new(Kind::Protocol, message));
+            return Err(Error::new(Kind::Mismatch, message));
         }
         // Whoever labels what it gives as encoded, gives it as it is: the digest is that of the encoded bytes.
         Ok(Meta { len: content.len(), validator: Some(content.clone()), codings: Vec::new(), ..meta })

@@ -111,7 +111,8 @@ impl Tail {
                     self.body = None;
                     tracing::debug!(%error, offset = self.offset, "a transfer failed");
                     self.resource.pace().failed(&error);
-                    if self.patient && !self.whole && matches!(error.kind(), Kind::NoRanges | Kind::Protocol) {
+                    let of_the_range = matches!(error.kind(), Kind::NoRanges | Kind::Protocol | Kind::Mismatch);
+                    if self.patient && !self.whole && of_the_range {
                         // Without a range there is nothing to get wrong.
                         self.whole = true;
                         continue;

@@ -55,7 +55,7 @@ impl Resource {
         let mut whole = false;
         let response = match self.ask(&Request::from(0..FIRST), &mut budget).await {
             // Whoever can't answer to a range may still have the whole.
-            Err(error) if error.kind() == Kind::Protocol => {
+            Err(error) if matches!(error.kind(), Kind::Protocol | Kind::Mismatch) => {
                 tracing::debug!(%error, "asked without a range");
                 whole = true;
                 self.ask(&Request::default(), &mut budget).await?
@@ -141,7 +141,7 @@ impl Transfer {
         loop {
             let bytes = match &mut self.from {
                 From::Ahead(ahead) => match ahead.next().await {
-                    Err(error) if matches!(error.kind(), Kind::NoRanges | Kind::Protocol) => {
+                    Err(error) if matches!(error.kind(), Kind::NoRanges | Kind::Protocol | Kind::Mismatch) => {
                         let Some(first) = self.wanted.front() else { return Ok(None) };
                         tracing::debug!(%error, "one connection reads the rest");
                         let tail =

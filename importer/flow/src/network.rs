@@ -121,6 +121,7 @@ pub(crate) fn failed(error: dvcr_transport::Error) -> Error {
     let kind = match error.kind() {
         dvcr_transport::Kind::Usage => Kind::Usage,
         dvcr_transport::Kind::Changed => Kind::Changed,
+        dvcr_transport::Kind::Mismatch => Kind::Mismatch,
         _ if error.is_transient() => Kind::Transient,
         _ => Kind::Refused,
     };

@@ -186,6 +186,7 @@ async fn what_is_not_what_it_has_to_be_is_a_mismatch() {
     // One of another length is not read at all.
     fake.state().blobs.insert(layer_digest, b"longer layer".to_vec());
     let error = layer(&client, &server, "x:v1", None).await.unwrap_err();
+    assert_eq!(error.kind(), Kind::Mismatch, "{error}");
     assert!(error.to_string().contains("12 bytes of what has to have 5"), "{error}");
 }
 

@@ -230,7 +230,7 @@ async fn what_is_known_is_not_believed_otherwise() {
     let content = |path: &str, len| client.content(&server.url(path), "sha256:abc", len, None).unwrap();
     for path in ["/longer", "/empty"] {
         let error = content(path, 9).open().await.unwrap_err();
-        assert_eq!(error.kind(), Kind::Protocol, "{error}");
+        assert_eq!(error.kind(), Kind::Mismatch, "{error}");
         assert!(error.to_string().contains(" bytes of what has to have 9"), "{error}");
     }
     let (object, mut transfer) = content("/labelled", 10).open().await.unwrap();
