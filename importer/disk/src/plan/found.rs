@@ -29,15 +29,19 @@ impl Plan {
         for extent in found.extents {
             self.take_extent(extent, ops)?;
         }
-        let tables = self.pages.len() as u64 * 72
-            + self.missed.len() as u64 * 32
-            + self.pending.len() as u64 * 80
-            + self.late.len() as u64 * 64;
         // A window of a ranged plan is bounded by the caller; what is over here are the pages.
-        if tables > self.limits.tables && (!self.ranged || self.pages.len() as u64 * 72 > self.limits.tables) {
+        if self.tables() > self.limits.tables && (!self.ranged || self.pages.len() as u64 * 72 > self.limits.tables) {
             return Err(self.limits.too_many_tables().of(self.format.name()));
         }
         Ok(())
+    }
+
+    /// What is kept of tables, in bytes.
+    pub(super) fn tables(&self) -> u64 {
+        self.pages.len() as u64 * 72
+            + self.missed.len() as u64 * 32
+            + self.pending.len() as u64 * 80
+            + self.late.len() as u64 * 64
     }
 
     fn take_extent(&mut self, extent: Extent, ops: &mut Vec<Op>) -> Result<()> {

@@ -6,7 +6,8 @@
 //! pass, data whose place is known becomes an [`Op`] at once, and bytes whose role is not known yet are held. When more
 //! would have to be held than the limit allows, they are either spilled ([`Plan::set_spill`]) or let go: what turns out
 //! to be missing is remembered, and another pass over the same file ([`Plan::end_pass`] says so) brings it. Each pass
-//! resolves at least one level of tables, so there are at most three or four.
+//! resolves at least one level of tables, so there are at most three or four. Before that ([`Plan::is_crowded`]), tables
+//! that are still to come can be brought from elsewhere ([`Plan::pages_ahead`]).
 //!
 //! *Ranged* ([`Plan::ranged`]): the caller fetches the pages ([`Plan::page_batch`], [`Plan::supply`]), then the data of a
 //! window of the disk in file order ([`Plan::data_runs`], [`Plan::seek`], [`Plan::push`]), and so on: memory depends on
@@ -17,6 +18,7 @@
 //!
 //! Every guest byte becomes exactly one op. Data that never comes is an error, never zeros.
 
+mod ahead;
 mod arrived;
 mod found;
 mod held;

@@ -84,6 +84,8 @@ struct How {
     known_len: bool,
     spill: bool,
     references: bool,
+    /// Whether tables are brought from elsewhere when there is no room for what waits for them.
+    ahead: bool,
 }
 
 /// Streams the file; gives the number of passes.
@@ -109,6 +111,16 @@ fn stream(built: &Built, how: How, random: &mut Random) -> Result<u32> {
             let chunk = file.slice(at..at + len);
             let piece = if chunk.iter().all(|byte| *byte == 0) { Piece::Hole(len as u64) } else { Piece::Bytes(chunk) };
             plan.push(piece, &mut ops)?;
+            while how.ahead && plan.is_crowded() {
+                let pages = plan.pages_ahead();
+                for page in &pages {
+                    let bytes = file.slice(page.at.0 as usize..page.end().min(file.len() as u64) as usize);
+                    plan.supply_ahead(page, &bytes, &mut ops)?;
+                }
+                if pages.is_empty() {
+                    break;
+                }
+            }
             target.apply(&mut ops);
             at += len;
             assert!(how.spill || plan.held.in_memory() <= how.held + (3 << 20), "{} held", plan.held.in_memory());
@@ -196,7 +208,7 @@ fn any_layout_comes_out_right_when_streamed() {
         let mut random = Random::new(seed);
         for (held, chunk) in [(1 << 40, 70_000), (8 << 10, 5_000), (0, 200_000), (64 << 10, 700)] {
             for (known_len, spill) in [(true, false), (false, false), (true, true)] {
-                let how = How { held, chunk, known_len, spill, references: shape.refcounts };
+                let how = How { held, chunk, known_len, spill, references: shape.refcounts, ahead: false };
                 let result = stream(&built, how, &mut random);
                 // A stream that can't be read again may meet data that is used twice too late.
                 if spill && shape.shared > 0 && result.is_err() {
@@ -303,7 +315,7 @@ fn tables_in_front_need_one_pass_and_hold_nothing() {
     for order in [Order::TablesFirst, Order::Interleaved] {
         let shape =
             Shape { cluster_bits: 12, clusters: 900, extended: false, packed: 0, shared: 0, order, refcounts: true };
-        let how = How { held: 64 << 10, chunk: 9000, known_len: false, spill: false, references: true };
+        let how = How { held: 64 << 10, chunk: 9000, known_len: false, spill: false, references: true, ahead: false };
         assert_eq!(stream(&build(shape, 1), how, &mut Random::new(7)).unwrap(), 1, "{order:?}");
     }
 }
@@ -321,7 +333,7 @@ fn gaps_between_packed_runs_are_let_go_by_the_refcounts() {
         refcounts: true,
     };
     let built = build(shape, 3);
-    let how = How { held: 1 << 20, chunk: 40_000, known_len: true, spill: false, references: true };
+    let how = How { held: 1 << 20, chunk: 40_000, known_len: true, spill: false, references: true, ahead: false };
     assert_eq!(stream(&built, how, &mut Random::new(1)).unwrap(), 1);
 }
 
@@ -336,9 +348,68 @@ fn late_tables_need_another_pass_and_at_most_three() {
         order: Order::L1Last,
         refcounts: false,
     };
-    let how = How { held: 0, chunk: 9000, known_len: true, spill: false, references: false };
+    let how = How { held: 0, chunk: 9000, known_len: true, spill: false, references: false, ahead: false };
     let passes = stream(&build(shape, 1), how, &mut Random::new(7)).unwrap();
     assert!((2..=3).contains(&passes), "{passes}");
+}
+
+#[test]
+fn tables_from_elsewhere_save_the_other_passes() {
+    let mut saved = 0;
+    for (shape, seed) in shapes() {
+        let built = build(shape, seed);
+        for (held, chunk) in [(64 << 10, 9_000), (40 << 10, 700), (8 << 10, 5_000), (0, 200_000)] {
+            let how = How { held, chunk, known_len: true, spill: false, references: shape.refcounts, ahead: true };
+            let passes = stream(&built, how, &mut Random::new(seed));
+            let passes = passes.unwrap_or_else(|error| panic!("{shape:?} {seed} {how:?}: {error}"));
+            // What is used twice may be gone before it is known that it is; and so may be more than there is room for.
+            if shape.shared == 0 && held > 2 * chunk + (4 << shape.cluster_bits) {
+                assert_eq!(passes, 1, "{shape:?} {seed} {how:?}");
+                let alone = stream(&built, How { ahead: false, ..how }, &mut Random::new(seed)).unwrap();
+                saved += alone - passes;
+            }
+        }
+    }
+    assert!(saved > 20, "{saved}");
+}
+
+#[test]
+fn tables_are_brought_ahead_only_as_far_as_there_is_room_for_them() {
+    let shape = Shape {
+        cluster_bits: 9,
+        clusters: 4_000,
+        extended: false,
+        packed: 100,
+        shared: 0,
+        order: Order::Shuffled,
+        refcounts: false,
+    };
+    let built = build(shape, 1);
+    let file = Bytes::copy_from_slice(&built.file);
+    let len = file.len() as u64;
+    let limits = Limits { held: 64 << 10, tables: 128 << 10 };
+    let format = Qcow2::open(&file[..65536], Some(len)).unwrap();
+    let mut ops = Vec::new();
+    let mut plan = Plan::streaming(Box::new(format), Some(len), limits, &mut ops).unwrap();
+    let mut at = 0;
+    while !plan.is_crowded() {
+        plan.push(Piece::Bytes(file.slice(at..at + 5_000)), &mut ops).unwrap();
+        at += 5_000;
+    }
+    let mut brought = 0;
+    loop {
+        let pages = plan.pages_ahead();
+        if pages.is_empty() {
+            break;
+        }
+        for page in pages {
+            let bytes = file.slice(page.at.0 as usize..page.end().min(len) as usize);
+            plan.supply_ahead(&page, &bytes, &mut ops).unwrap();
+            brought += 1;
+        }
+        assert!(plan.tables() <= limits.tables / 2, "{}", plan.tables());
+    }
+    assert!(brought > 2 && !plan.pages.is_empty(), "{brought}");
 }
 
 #[test]
@@ -352,7 +423,8 @@ fn a_file_cut_anywhere_is_truncated_never_zeros() {
             // What is cut may be junk behind the last byte in use: then the disk must still be right, which `stream` and
             // `ranged` check.
             for known_len in [true, false] {
-                let how = How { held: 1 << 20, chunk: 30_000, known_len, spill: false, references: false };
+                let how =
+                    How { held: 1 << 20, chunk: 30_000, known_len, spill: false, references: false, ahead: false };
                 if let Err(error) = stream(&cut, how, &mut random) {
                     assert!(matches!(error.kind(), Kind::Truncated | Kind::Corrupt), "{error}");
                 }
