@@ -96,6 +96,12 @@ impl Blob {
 }
 
 impl Opened {
+    /// What the registry is called in errors, for those of the parts that are public here.
+    #[must_use]
+    pub fn role(&self) -> &str {
+        role(&self.place)
+    }
+
     /// The same, verified while it is read. Costs the hash of it, on the thread that asks.
     #[must_use]
     pub fn verified(self) -> Verified {

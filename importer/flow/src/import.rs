@@ -1,5 +1,6 @@
 //! One import, from source to sink.
 
+mod ahead;
 mod kept;
 mod ordered;
 mod ranged;
@@ -64,7 +65,7 @@ impl Default for Settings {
 pub enum Mode {
     /// Tables first, then only what is allocated.
     Ranged,
-    /// Once, in order.
+    /// Once, in order; perhaps with tables read ahead by ranges, which then come once more.
     Streaming,
     /// More than once, in order, because tables came late.
     TwoPass,

@@ -5,12 +5,14 @@ mod common;
 
 use std::ops::Range;
 use std::path::Path;
+use std::sync::{Arc, Mutex};
 
-use common::{Way, assert_nothing_left, import_file, import_recorded, tight};
+use common::{Chunked, Way, assert_nothing_left, import_file, import_from, import_recorded, tight};
+use fixtures::content::Random;
 use fixtures::differ;
 use fixtures::images::{Recipe, catalogue, refused, wrapped};
 use fixtures::oracle::Run;
-use importer_flow::Mode;
+use importer_flow::{Error, Kind, Mode, Settings};
 
 fn compare(recipe: &Recipe, directory: &Path, ways: &[Way]) {
     let image = recipe.build(directory);
@@ -78,8 +80,15 @@ fn share(all: Vec<Recipe>, number: usize, of: usize, ways: &[Way]) {
     }
 }
 
-const ALL_WAYS: [Way; 6] =
-    [Way::Ranged, Way::InOrder, Way::Again(1 << 20), Way::Again(70_001), Way::Once(300_000), Way::Once(611)];
+const ALL_WAYS: [Way; 7] = [
+    Way::Ranged,
+    Way::InOrder,
+    Way::Again(1 << 20),
+    Way::Again(70_001),
+    Way::Once(300_000),
+    Way::Once(611),
+    Way::Glimpsed(70_001),
+];
 
 #[test]
 fn catalogue_first_quarter() {
@@ -133,9 +142,81 @@ fn late_tables_take_another_pass_or_the_spool() {
         assert_eq!(again.mode, Mode::TwoPass, "{}", recipe.name);
         let once = import_file(&image.path, Way::Once(100_000), directory.path(), &tight(directory.path())).unwrap().0;
         assert_eq!(once.mode, Mode::Spooled, "{}", recipe.name);
+        // The largest table of them has 32 KiB, and there must be room for what it names.
+        let settings = Settings { memory: 4 << 20, ..tight(directory.path()) };
+        let glimpsed = import_file(&image.path, Way::Glimpsed(40_000), directory.path(), &settings).unwrap().0;
+        assert_eq!(glimpsed.mode, Mode::Streaming, "{}", recipe.name);
+        assert!(glimpsed.source_bytes < again.source_bytes, "{}: {}", recipe.name, glimpsed.source_bytes);
         late += 1;
     }
     assert!(late > 0, "the catalogue has no image with late tables");
+}
+
+/// Whatever ranges give that nothing proves, the disk is that of the whole, or there is none.
+#[test]
+fn a_glimpse_that_is_not_of_the_whole_is_noticed() {
+    let directory = tempfile::tempdir().unwrap();
+    let settings = tight(directory.path());
+    let (mut noticed, mut harmless) = (0, 0);
+    for recipe in catalogue().iter().filter(|recipe| recipe.late) {
+        let image = recipe.build(directory.path());
+        let expected = image.raw();
+        let pages = Arc::new(Mutex::new(Vec::new()));
+        let seen = Arc::clone(&pages);
+        let honest = Chunked::new(&image.path, 40_000, true, true).with_glimpses(Box::new(move |range, _| {
+            seen.lock().unwrap().push(range);
+            Ok(())
+        }));
+        std::fs::remove_file(import_from(&mut { honest }, false, directory.path(), &settings).unwrap().1).unwrap();
+        let pages = std::mem::take(&mut *pages.lock().unwrap());
+        assert!(!pages.is_empty(), "{}", recipe.name);
+        let mut random = Random::new(7);
+        for lie in 0..12 {
+            let page = &pages[usize::try_from(random.below(pages.len() as u64)).unwrap()];
+            let place = page.start + random.below(page.end - page.start);
+            let place = if lie % 2 == 0 { page.start + (place - page.start) / 512 * 8 % 512 } else { place };
+            let bit = random.below(8);
+            let liar = Chunked::new(&image.path, 40_000, true, true).with_glimpses(Box::new(move |range, bytes| {
+                if range.contains(&place) {
+                    bytes[usize::try_from(place - range.start).unwrap()] ^= 1 << bit;
+                }
+                Ok(())
+            }));
+            match import_from(&mut { liar }, false, directory.path(), &settings) {
+                Err(error) => {
+                    assert_eq!(error.kind(), Kind::Mismatch, "{} {place:#x}: {error}", recipe.name);
+                    assert_nothing_left(directory.path());
+                    noticed += 1;
+                }
+                // It lay between two tables.
+                Ok((_, target, _)) => {
+                    assert_eq!(differ(&target, &expected), None, "{} {place:#x}", recipe.name);
+                    std::fs::remove_file(target).unwrap();
+                    harmless += 1;
+                }
+            }
+        }
+    }
+    assert!(noticed > harmless, "{noticed} {harmless}");
+}
+
+#[test]
+fn a_glimpse_that_fails_costs_a_pass() {
+    let directory = tempfile::tempdir().unwrap();
+    let settings = tight(directory.path());
+    for recipe in catalogue().iter().filter(|recipe| recipe.late) {
+        let image = recipe.build(directory.path());
+        for works in [0, 1] {
+            let mut count = 0;
+            let source = Chunked::new(&image.path, 40_000, true, true).with_glimpses(Box::new(move |_, _| {
+                count += 1;
+                if count <= works { Ok(()) } else { Err(Error::new(Kind::Transient, "not now")) }
+            }));
+            let (outcome, target, _) = import_from(&mut { source }, false, directory.path(), &settings).unwrap();
+            assert_eq!(differ(&target, &image.raw()), None, "{}", recipe.name);
+            assert!(works > 0 || outcome.mode == Mode::TwoPass, "{}: {:?}", recipe.name, outcome.mode);
+        }
+    }
 }
 
 #[test]

@@ -84,7 +84,7 @@ impl Import<'_> {
             }
             let groups = group(&batch, self.source.len().unwrap_or(u64::MAX));
             let ranges = groups.iter().map(|group| group.start..group.end.max(group.start));
-            let mut stream = self.source.read(ranges.filter(|range| !range.is_empty()).collect())?;
+            let mut stream = self.source.glimpse(ranges.filter(|range| !range.is_empty()).collect())?;
             let mut bytes = Vec::new();
             for group in groups {
                 bytes.clear();

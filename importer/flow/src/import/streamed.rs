@@ -1,7 +1,8 @@
 //! Reading in order: in one pass where that is possible, in more or with a spool where it is not.
 
-use importer_disk::plan::{Pass, Plan};
+use importer_disk::plan::{Op, Pass, Plan};
 
+use super::ahead::Ahead;
 use super::resume::Trail;
 use super::{Import, Mode, Outcome, describe, piece};
 use crate::image::{Access, Image, Reader, reader};
@@ -33,6 +34,9 @@ impl Import<'_> {
     fn no_way_back(&self, opened: &Unwrapped) -> &'static str {
         match () {
             () if !opened.wrappers.is_empty() => "the image is compressed or in an archive, and read from its start",
+            () if self.source.digest().is_some() => {
+                "the layers of an image are read from their start, for their digests"
+            }
             () if !self.source.ranges() => "the source can only be read from its start",
             () if !self.settings.checksums.is_empty() => "the image is read from its start for its checksum",
             () => "the image is read from its start",
@@ -50,34 +54,32 @@ impl Import<'_> {
         opened: Unwrapped,
         format: Box<dyn importer_disk::Format>,
         account: Account,
-        mut pool: Pool,
+        pool: Pool,
     ) -> Result<Outcome> {
         self.progress.expect(self.source.weight().unwrap_or(0));
         let mut ops = Vec::new();
-        let mut plan = Plan::streaming(format, self.inner_len(&opened), self.limits(), &mut ops)?;
+        let len = self.inner_len(&opened);
+        let elsewhere = len.is_some() && self.source.glimpses() && !format.sequential();
+        let ahead = Ahead::new(self.source.name(), elsewhere, self.settings.memory);
+        let mut plan = Plan::streaming(format, len, self.limits(), &mut ops)?;
         if !self.source.reopens() {
             plan.set_spill(Box::new(Spool::new(&self.settings.spool_directory, self.settings.spool_limit)?));
         }
         let Unwrapped { head, stream, wrappers } = opened;
         let mut stream = stream;
         let mut pass_account = account.clone();
-        let mut prepared = false;
+        let mut passing = Passing { plan, ahead, pool, ops, prepared: false };
         let source_digest = loop {
-            while let Some(next) = stream.next()? {
-                plan.push(piece(next), &mut ops)?;
-                if !prepared && let Some(geometry) = plan.geometry() {
-                    pool.sink().prepare(geometry.virtual_size)?;
-                    prepared = true;
-                }
-                if prepared {
-                    pool.submit(&mut ops)?;
-                }
-            }
+            self.pass(&mut stream, &mut passing).or_else(|error| match error.kind() {
+                // What was read ahead may have been to blame.
+                Kind::NotUsable | Kind::Unsafe => passing.ahead.settle(&mut stream).and(Err(error)),
+                _ => Err(error),
+            })?;
             self.check_same(&account, &pass_account)?;
             // Every pass has its own hash: the next one brings what this one let go, and who can forge a CRC must not get
             // other bytes past a checksum. And before the parser complains of what is missing: the checksum knows why.
             let digest = pass_account.check(&self.settings.checksums, &self.source.name())?;
-            let pass = plan.end_pass(&mut ops)?;
+            let pass = passing.plan.end_pass(&mut passing.ops)?;
             if pass == Pass::Done {
                 break digest;
             }
@@ -85,6 +87,7 @@ impl Import<'_> {
             (again, pass_account) = self.again(&head, &wrappers)?;
             stream = again.stream;
         };
+        let Passing { plan, mut pool, mut ops, prepared, .. } = passing;
         if !prepared {
             pool.sink().prepare(plan.geometry().and_then(|geometry| geometry.virtual_size))?;
         }
@@ -108,6 +111,26 @@ impl Import<'_> {
             target_size: written.size,
             resumed_from: None,
         })
+    }
+
+    /// Brings the source to its end, once.
+    fn pass(&mut self, stream: &mut dyn Stream, passing: &mut Passing) -> Result<()> {
+        let Passing { plan, ahead, pool, ops, prepared } = passing;
+        while let Some(next) = stream.next()? {
+            ahead.pass(&next)?;
+            plan.push(piece(next), ops)?;
+            if plan.is_crowded() {
+                self.look_ahead(plan, ahead, ops)?;
+            }
+            if !*prepared && let Some(geometry) = plan.geometry() {
+                pool.sink().prepare(geometry.virtual_size)?;
+                *prepared = true;
+            }
+            if *prepared {
+                pool.submit(ops)?;
+            }
+        }
+        ahead.end()
     }
 
     /// What the start of a stream tells.
@@ -136,4 +159,14 @@ impl Import<'_> {
         }
         Ok(describe(plan.format(), wrappers, None))
     }
+}
+
+/// An image on its way through a plan.
+struct Passing {
+    plan: Plan,
+    ahead: Ahead,
+    pool: Pool,
+    ops: Vec<Op>,
+    /// Whether the sink knows how large the disk is.
+    prepared: bool,
 }

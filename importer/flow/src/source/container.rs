@@ -12,7 +12,6 @@ mod walk;
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use dvcr_client::Repository;
 pub use dvcr_oci::Platform;
@@ -23,7 +22,7 @@ pub use self::layout::layout;
 pub use self::pulled::pulled;
 pub use self::resolve::{Documents, resolve};
 use self::survey::{Place, Survey};
-use self::verified::Verified;
+use self::verified::{AtHand, Verified};
 use self::walk::{Find, Step, Walk};
 use super::Counter;
 use super::part::Part;
@@ -57,6 +56,22 @@ pub struct Image {
     pub blobs: Arc<dyn Blobs>,
 }
 
+impl Image {
+    /// A layer, as a source; one that is known to have another length is refused before it is read.
+    fn layer(&self, descriptor: &Descriptor) -> Result<Box<dyn Source>> {
+        let source = self.blobs.blob(descriptor)?;
+        let Descriptor { digest, size, .. } = descriptor;
+        match source.len() {
+            Some(len) if len != *size => {
+                let message =
+                    format!("{}, layer {digest}: it has {len} bytes, by the manifest it has {size}", self.name);
+                Err(Error::new(Kind::Mismatch, message))
+            }
+            _ => Ok(source),
+        }
+    }
+}
+
 /// How the layers of an image are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reading {
@@ -74,7 +89,10 @@ pub enum Reading {
 ///
 /// The disk streams out of its layer; nothing is stored. With [`Reading::Verified`] the stream ends only after all layers
 /// were read and are what their digests say: that also shows whether it is the only disk. An image whose disk is found
-/// only at the end, behind a link, is read twice.
+/// only at the end, behind a link, is read twice. Where the disk lies in the layer as it is, it gives [glimpses], which
+/// whoever reads the stream can compare with it.
+///
+/// [glimpses]: Source::glimpse
 pub struct ContainerSource {
     image: Arc<Image>,
     disk: Option<String>,
@@ -83,10 +101,10 @@ pub struct ContainerSource {
     /// Of layers, that a pass reads.
     weight: u64,
     counter: Option<Counter>,
-    /// What can be read at any offset.
+    /// The disk, where it can be read at any offset. Nothing proves what is read so.
     part: Option<Box<dyn Source>>,
-    /// Whether all layers were read and verified.
-    verified: Arc<AtomicBool>,
+    /// What is read and verified.
+    at_hand: AtHand,
 }
 
 /// Where the disk was found.
@@ -118,21 +136,25 @@ impl ContainerSource {
             weight: 0,
             counter: None,
             part: None,
-            verified: Arc::default(),
+            at_hand: AtHand::default(),
         })
     }
 
     /// Finds the disk, and begins to read it.
     fn begin(&mut self) -> Result<Box<dyn Stream>> {
         match self.found {
-            Some(Found::File(place)) => self.file(Walk::new(Arc::clone(&self.image), Find::At(place), self.reading)),
+            Some(Found::File(place)) => self.file(self.walk(Find::At(place))),
             Some(Found::Blob(layer)) => self.blob(layer),
             None if !media::is_config(&self.image.manifest.config.media_type) => self.blob(self.titled()?),
             None => {
                 let find = Find::Only(Box::new(Survey::new(self.disk.clone())));
-                self.file(Walk::new(Arc::clone(&self.image), find, self.reading))
+                self.file(self.walk(find))
             }
         }
+    }
+
+    fn walk(&self, find: Find) -> Walk {
+        Walk::new(Arc::clone(&self.image), find, self.reading, self.at_hand.clone())
     }
 
     /// Walks to the disk.
@@ -146,7 +168,7 @@ impl ContainerSource {
                     if self.reading == Reading::Partial
                         && let Some(only) = walk.look_on(place)?
                     {
-                        walk = Walk::new(Arc::clone(&self.image), Find::At(only), self.reading);
+                        walk = self.walk(Find::At(only));
                         continue;
                     }
                     self.found = Some(Found::File(place));
@@ -158,7 +180,9 @@ impl ContainerSource {
                         self.part = Some(Box::new(part));
                         return Ok(stream);
                     }
-                    return Ok(Box::new(Disk { walk, place, verified: Arc::clone(&self.verified) }));
+                    let part = walk.aside().and_then(|(layer, range)| Part::of(layer, range).ok());
+                    self.part = part.map(|part| Box::new(part) as Box<dyn Source>);
+                    return Ok(Box::new(Disk { walk, place }));
                 }
                 Step::Data(_) | Step::Unseen => {}
                 // Its only layer is no archive: then it is the disk.
@@ -172,8 +196,7 @@ impl ContainerSource {
                 }
                 Step::End(place) => {
                     let place = place.ok_or_else(|| Error::new(Kind::Changed, "the disk is not there any more"))?;
-                    walk = Walk::new(Arc::clone(&self.image), Find::At(place), self.reading);
-                    walk = walk.counted(self.counter.clone());
+                    walk = self.walk(Find::At(place)).counted(self.counter.clone());
                     self.weight += walk.weight();
                 }
             }
@@ -184,15 +207,15 @@ impl ContainerSource {
     fn blob(&mut self, layer: usize) -> Result<Box<dyn Stream>> {
         let none = || Error::new(Kind::NotUsable, "it has no layers, so there is no disk in it");
         let descriptor = self.image.manifest.layers.get(layer).ok_or_else(none)?;
-        let mut source = self.image.blobs.blob(descriptor)?;
+        let mut source = self.image.layer(descriptor)?;
         let stream = counted(source.open()?, self.counter.as_ref());
         self.weight = descriptor.size;
         let stream = match self.reading {
-            Reading::Verified => Box::new(Verified::new(stream, descriptor, &self.image.name)?),
+            Reading::Verified => self.at_hand.put(Verified::new(stream, descriptor, &self.image.name)?),
             Reading::Partial => stream,
         };
         self.found = Some(Found::Blob(layer));
-        self.part = Some(source).filter(|source| self.reading == Reading::Partial && source.ranges());
+        self.part = Some(source).filter(|source| source.ranges());
         Ok(stream)
     }
 
@@ -258,10 +281,21 @@ impl Source for ContainerSource {
     }
 
     fn read(&mut self, ranges: Vec<Range<u64>>) -> Result<Box<dyn Stream>> {
+        if self.ranges() {
+            return self.glimpse(ranges);
+        }
+        Err(Error::new(Kind::Ours, "a range was asked for, and nothing would prove it"))
+    }
+
+    fn glimpse(&mut self, ranges: Vec<Range<u64>>) -> Result<Box<dyn Stream>> {
         match &mut self.part {
             Some(part) => part.read(ranges),
             None => Err(Error::new(Kind::Ours, "a range was asked for, and there are none")),
         }
+    }
+
+    fn glimpses(&self) -> bool {
+        self.part.is_some()
     }
 
     fn len(&self) -> Option<u64> {
@@ -278,7 +312,7 @@ impl Source for ContainerSource {
     }
 
     fn ranges(&self) -> bool {
-        self.part.is_some()
+        self.reading == Reading::Partial && self.part.is_some()
     }
 
     fn reopens(&self) -> bool {
@@ -286,15 +320,8 @@ impl Source for ContainerSource {
     }
 
     fn doubt(&mut self) -> Result<()> {
-        if self.reading == Reading::Partial || self.verified.load(Ordering::Relaxed) {
-            return Ok(());
-        }
-        for descriptor in self.image.manifest.layers.iter().rev() {
-            let mut source = self.image.blobs.blob(descriptor)?;
-            let mut layer = Verified::new(source.open()?, descriptor, &self.image.name)?;
-            while layer.next()?.is_some() {}
-        }
-        Ok(())
+        // Those before it were read to their ends, and of those behind it nothing was seen.
+        self.at_hand.verify()
     }
 
     fn identity(&self) -> Option<String> {
@@ -318,17 +345,13 @@ impl Source for ContainerSource {
 struct Disk {
     walk: Walk,
     place: Place,
-    verified: Arc<AtomicBool>,
 }
 
 impl Stream for Disk {
     fn next(&mut self) -> Result<Option<Piece>> {
         match self.walk.next()? {
             Step::Data(piece) => Ok(Some(piece)),
-            Step::End(place) if place.is_none_or(|place| place == self.place) => {
-                self.verified.store(true, Ordering::Relaxed);
-                Ok(None)
-            }
+            Step::End(place) if place.is_none_or(|place| place == self.place) => Ok(None),
             _ => Err(Error::new(Kind::NotUsable, "there is more than one file that can be the disk")),
         }
     }

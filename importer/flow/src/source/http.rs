@@ -4,6 +4,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
+use dvcr_client::Opened;
 use dvcr_transport::{Client, Coding, Config, Object, Resource, Transfer};
 use importer_codec::{Limits, Wrapper};
 
@@ -22,6 +23,8 @@ pub struct HttpSource {
     object: Option<Arc<Object>>,
     /// The first answer, where it is here already.
     begun: Option<Transfer>,
+    /// What stands before its errors, where there may be two servers.
+    role: Option<String>,
     observer: Option<Observer>,
 }
 
@@ -45,12 +48,22 @@ impl HttpSource {
     fn new(config: Config, resource: impl FnOnce(&Client) -> dvcr_transport::Result<Resource>) -> Result<Self> {
         let client = Client::new(config).map_err(failed)?;
         let resource = resource(&client).map_err(failed)?;
-        Ok(Self { network: Network::start()?, resource, object: None, begun: None, observer: None })
+        Ok(Self { network: Network::start()?, resource, object: None, begun: None, role: None, observer: None })
     }
 
-    /// The source of what was asked for already, and perhaps can't be asked for in another way.
-    pub(crate) fn begun(network: Arc<Network>, resource: Resource, object: Arc<Object>, transfer: Transfer) -> Self {
-        Self { network, resource, object: Some(object), begun: Some(transfer), observer: None }
+    /// The source of a blob that was asked for already, and perhaps can't be asked for in another way.
+    pub(crate) fn begun(network: Arc<Network>, opened: Opened) -> Self {
+        let role = Some(opened.role().to_owned());
+        let Opened { resource, object, transfer, .. } = opened;
+        Self { network, resource, object: Some(object), begun: Some(transfer), role, observer: None }
+    }
+
+    /// The stream, whose errors say on which side they were.
+    fn told(&self, stream: Body) -> Box<dyn Stream> {
+        match &self.role {
+            Some(role) => Box::new(Told { stream, role: role.clone() }),
+            None => Box::new(stream),
+        }
     }
 
     /// Asks for the object.
@@ -88,18 +101,18 @@ impl Source for HttpSource {
             }
             (None, _) => self.ask()?,
         };
-        let body = self.network.fetch(transfer)?;
+        let body = self.told(self.network.fetch(transfer)?);
         let object = self.object.insert(object);
         let body: Box<dyn Stream> = match self.observer.take().filter(|_| !object.codings.is_empty()) {
             Some(observer) => Box::new(Observed { stream: body, observer }),
-            None => Box::new(body),
+            None => body,
         };
         decoded(body, &object.codings, &self.resource.address().to_string())
     }
 
     fn read(&mut self, ranges: Vec<Range<u64>>) -> Result<Box<dyn Stream>> {
         match &self.object {
-            Some(object) if self.ranges() => Ok(Box::new(self.network.fetch(self.resource.read(object, ranges))?)),
+            Some(object) if self.ranges() => Ok(self.told(self.network.fetch(self.resource.read(object, ranges))?)),
             _ => Err(Error::new(Kind::Ours, "a range was asked for, and there are none")),
         }
     }
@@ -148,9 +161,21 @@ impl Source for HttpSource {
     }
 }
 
+/// A stream whose errors begin with the role of its server.
+struct Told {
+    stream: Body,
+    role: String,
+}
+
+impl Stream for Told {
+    fn next(&mut self) -> Result<Option<Piece>> {
+        self.stream.next().map_err(|error| error.within(&self.role))
+    }
+}
+
 /// A stream that somebody looks at.
 struct Observed {
-    stream: Body,
+    stream: Box<dyn Stream>,
     observer: Observer,
 }
 

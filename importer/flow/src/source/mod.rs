@@ -56,6 +56,17 @@ pub trait Source: Send {
         self.read(vec![range])
     }
 
+    /// As [`read`](Self::read), but nothing proves that these are bytes of what [`open`](Self::open) gives, whose stream may
+    /// still be read. Whoever uses them compares. Only if [`glimpses`](Self::glimpses).
+    fn glimpse(&mut self, ranges: Vec<Range<u64>>) -> Result<Box<dyn Stream>> {
+        self.read(ranges)
+    }
+
+    /// Whether there are [glimpses](Self::glimpse): wherever there are ranges, and perhaps elsewhere.
+    fn glimpses(&self) -> bool {
+        self.ranges()
+    }
+
     /// How many bytes of `range` are stored and not in holes, where that is known without reading them.
     fn stored(&mut self, _range: Range<u64>) -> Result<Option<u64>> {
         Ok(None)
@@ -113,8 +124,8 @@ pub trait Source: Send {
         None
     }
 
-    /// Looks whether what was read is what it has to be, after it made no sense. Fails if it is something else: then that
-    /// is what is wrong.
+    /// Looks whether what was read is what it has to be, after it made no sense and nobody reads on. Fails if it is
+    /// something else: then that is what is wrong.
     fn doubt(&mut self) -> Result<()> {
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! Sources and checks that the pipeline tests share.
 #![allow(clippy::expect_used, reason = "in a test, that is the failure")]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -19,12 +19,22 @@ pub struct Chunked {
     reopens: bool,
     known_len: bool,
     opened: bool,
+    glimpses: Option<Glimpses>,
 }
+
+/// What ranges of a source give that nothing proves: the bytes of a range, to be changed, or a failure.
+pub type Glimpses = Box<dyn FnMut(Range<u64>, &mut Vec<u8>) -> Result<()> + Send>;
 
 impl Chunked {
     pub fn new(path: &Path, largest: u64, reopens: bool, known_len: bool) -> Self {
         let file = Bytes::from(std::fs::read(path).expect("the image can be read"));
-        Self { file, largest, reopens, known_len, opened: false }
+        Self { file, largest, reopens, known_len, opened: false, glimpses: None }
+    }
+
+    /// The same, with ranges that nothing proves.
+    #[allow(dead_code, reason = "not all tests have some")]
+    pub fn with_glimpses(self, glimpses: Glimpses) -> Self {
+        Self { glimpses: Some(glimpses), known_len: true, ..self }
     }
 }
 
@@ -42,6 +52,21 @@ impl Source for Chunked {
         Err(Error::new(Kind::Ours, "there are no ranges"))
     }
 
+    fn glimpse(&mut self, ranges: Vec<Range<u64>>) -> Result<Box<dyn Stream>> {
+        let mut parts = VecDeque::new();
+        for range in ranges {
+            let [start, end] = [range.start, range.end].map(|at| usize::try_from(at).expect("small"));
+            let mut bytes = self.file.get(start..end).expect("a range of the file").to_vec();
+            self.glimpses.as_mut().expect("it has some")(range, &mut bytes)?;
+            parts.push_back(bytes.into());
+        }
+        Ok(Box::new(Parts(parts)))
+    }
+
+    fn glimpses(&self) -> bool {
+        self.glimpses.is_some()
+    }
+
     fn len(&self) -> Option<u64> {
         self.known_len.then_some(self.file.len() as u64)
     }
@@ -56,6 +81,15 @@ impl Source for Chunked {
 
     fn name(&self) -> String {
         "chunks".into()
+    }
+}
+
+/// A stream of ranges, each in one piece.
+struct Parts(VecDeque<Bytes>);
+
+impl Stream for Parts {
+    fn next(&mut self) -> Result<Option<Piece>> {
+        Ok(self.0.pop_front().map(Piece::Bytes))
     }
 }
 
@@ -87,6 +121,8 @@ pub enum Way {
     Again(u64),
     /// Once, in order, of unknown length.
     Once(u64),
+    /// In order, with ranges that nothing proves.
+    Glimpsed(u64),
 }
 
 /// Settings with little memory, so that tables that come late matter.
@@ -180,16 +216,29 @@ pub fn import_recorded(
     let mut source: Box<dyn Source> = match way {
         Way::Ranged | Way::InOrder => Box::new(FileSource::open(path)?),
         Way::Again(largest) => Box::new(Chunked::new(path, largest, true, largest % 2 == 0)),
+        Way::Glimpsed(largest) => {
+            Box::new(Chunked::new(path, largest, true, true).with_glimpses(Box::new(|_, _| Ok(()))))
+        }
         Way::Once(largest) => Box::new(Chunked::new(path, largest, false, false)),
     };
+    import_from(&mut *source, way == Way::InOrder, directory, settings)
+}
+
+/// Imports what `source` has, for a target that takes a disk in order or not.
+pub fn import_from(
+    source: &mut dyn Source,
+    in_order: bool,
+    directory: &Path,
+    settings: &Settings,
+) -> Result<(Outcome, PathBuf, Vec<Range<u64>>)> {
     let target = directory.join("imported.raw");
     let file = Box::new(FileSink::create(&target, Options::default())?);
     let writes = Arc::new(Mutex::default());
-    let turn = (way == Way::InOrder).then(Mutex::default);
+    let turn = in_order.then(Mutex::default);
     // Several threads overtake each other: no threads but one.
     let settings = Settings { threads: if turn.is_some() { 0 } else { settings.threads }, ..settings.clone() };
     let sink = Box::new(Recorder { file, writes: Arc::clone(&writes), turn });
-    let outcome = import(&mut *source, sink, &settings, Arc::default())?;
+    let outcome = import(source, sink, &settings, Arc::default())?;
     let mut writes = std::mem::take(&mut *writes.lock().expect("no writer panics"));
     writes.sort_unstable_by_key(|range| range.start);
     Ok((outcome, target, writes))

@@ -17,17 +17,24 @@ pub(super) struct Entries {
     count: u64,
     /// The layer itself, where data may be passed over.
     ranged: Option<Box<dyn Source>>,
+    /// The layer itself, where it can be read at any offset besides.
+    aside: Option<Box<dyn Source>>,
 }
 
 impl Entries {
     /// Of an archive that comes in order.
     pub(super) fn streamed(stream: Box<dyn Stream>) -> Self {
-        Self { tar: Tar::new(), input: Input::new(stream), count: 0, ranged: None }
+        Self { tar: Tar::new(), input: Input::new(stream), count: 0, ranged: None, aside: None }
+    }
+
+    /// The same, of the layer `source` as it is.
+    pub(super) fn streamed_from(stream: Box<dyn Stream>, source: Box<dyn Source>) -> Self {
+        Self { aside: Some(source), ..Self::streamed(stream) }
     }
 
     /// Of an archive that can be read anywhere: headers are fetched in small parts.
     pub(super) fn ranged(source: Box<dyn Source>) -> Self {
-        Self { tar: Tar::new(), input: Input::new(Box::new(Nothing)), count: 0, ranged: Some(source) }
+        Self { tar: Tar::new(), input: Input::new(Box::new(Nothing)), count: 0, ranged: Some(source), aside: None }
     }
 
     /// What comes next; an entry with its number.
@@ -86,6 +93,13 @@ impl Entries {
     pub(super) fn into_part(self) -> Option<(Box<dyn Source>, Range<u64>)> {
         let range = self.tar.data()?;
         self.ranged.map(|source| (source, range))
+    }
+
+    /// The layer and where in it the data of the entry that has just begun lie, if they lie there as they are and can be
+    /// read besides.
+    pub(super) fn aside(&mut self) -> Option<(Box<dyn Source>, Range<u64>)> {
+        let range = self.tar.data()?;
+        self.aside.take().map(|source| (source, range))
     }
 
     fn fill(&mut self) -> Result<()> {

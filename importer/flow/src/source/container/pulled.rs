@@ -46,6 +46,6 @@ impl Blobs for Pulled {
         let blob = self.image.blob(descriptor);
         let opened = self.network.wait(async move { blob.open().await })?.map_err(failed)?;
         let network = Arc::clone(&self.network);
-        Ok(Box::new(HttpSource::begun(network, opened.resource, opened.object, opened.transfer)))
+        Ok(Box::new(HttpSource::begun(network, opened)))
     }
 }

@@ -1,5 +1,7 @@
 //! A blob whose bytes must be those of its digest.
 
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
 use dvcr_oci::Descriptor;
 
 use crate::checksum::{Algorithm, Checksum, Hashing, check};
@@ -31,6 +33,40 @@ impl Verified {
         let message = format!("{}: it is {what} than the {} bytes it should have", self.name, self.size);
         Error::new(Kind::Mismatch, message)
     }
+}
+
+/// The layer at hand, which can be read to its end when whoever reads it has stopped. Shared by its clones.
+#[derive(Clone, Default)]
+pub(super) struct AtHand(Arc<Mutex<Option<Shared>>>);
+
+/// A layer that is read in two places, one after the other.
+#[derive(Clone)]
+struct Shared(Arc<Mutex<Verified>>);
+
+impl AtHand {
+    /// The same stream, which is the layer at hand from now on.
+    pub(super) fn put(&self, layer: Verified) -> Box<dyn Stream> {
+        let shared = Shared(Arc::new(Mutex::new(layer)));
+        *lock(&self.0) = Some(shared.clone());
+        Box::new(shared)
+    }
+
+    /// Reads what is left of it: fails if it is not what its digest says.
+    pub(super) fn verify(&self) -> Result<()> {
+        let Some(mut layer) = lock(&self.0).take() else { return Ok(()) };
+        while layer.next()?.is_some() {}
+        Ok(())
+    }
+}
+
+impl Stream for Shared {
+    fn next(&mut self) -> Result<Option<Piece>> {
+        lock(&self.0).next()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Stream for Verified {

@@ -9,7 +9,7 @@ use importer_codec::{Limits, Wrapper, wrapper};
 use super::counted::counted;
 use super::entries::Entries;
 use super::survey::{Place, Survey};
-use super::verified::Verified;
+use super::verified::{AtHand, Verified};
 use super::{Image, Reading};
 use crate::peek::peek;
 use crate::source::Counter;
@@ -20,6 +20,7 @@ pub(super) struct Walk {
     image: Arc<Image>,
     find: Find,
     reading: Reading,
+    at_hand: AtHand,
     /// The layers below this one are still to come.
     below: usize,
     at: Option<(usize, Entries)>,
@@ -54,12 +55,13 @@ pub(super) enum Step {
 }
 
 impl Walk {
-    pub(super) fn new(image: Arc<Image>, find: Find, reading: Reading) -> Self {
+    /// Of this image. What is read and verified is put `at_hand`.
+    pub(super) fn new(image: Arc<Image>, find: Find, reading: Reading, at_hand: AtHand) -> Self {
         let below = match &find {
             Find::Only(_) => image.manifest.layers.len(),
             Find::At(place) => place.layer + 1,
         };
-        Self { image, find, reading, below, at: None, taking: false, counter: None, frugal: false, ended: None }
+        Self { image, find, reading, at_hand, below, at: None, taking: false, counter: None, frugal: false, ended: None }
     }
 
     /// The same; `counter` is told of the bytes of layers as they come.
@@ -163,6 +165,11 @@ impl Walk {
         self.at.take()?.1.into_part()
     }
 
+    /// The same, where the walk goes on all the same.
+    pub(super) fn aside(&mut self) -> Option<(Box<dyn Source>, Range<u64>)> {
+        self.at.as_mut()?.1.aside()
+    }
+
     /// Opens the next layer. Gives the end when there are no more.
     fn open(&mut self) -> Result<Option<Step>> {
         if self.below <= self.last() {
@@ -190,10 +197,10 @@ impl Walk {
     fn entries(&self, layer: usize) -> Result<Option<Entries>> {
         let missing = || Error::new(Kind::Ours, "there is no such layer");
         let descriptor = self.image.manifest.layers.get(layer).ok_or_else(missing)?;
-        let mut source = self.image.blobs.blob(descriptor)?;
+        let mut source = self.image.layer(descriptor)?;
         let mut stream = counted(source.open()?, self.counter.as_ref());
         if self.reading == Reading::Verified {
-            stream = Box::new(Verified::new(stream, descriptor, &self.image.name)?);
+            stream = self.at_hand.put(Verified::new(stream, descriptor, &self.image.name)?);
         }
         let (head, peeked) = peek(stream, wrapper::HEAD)?;
         match wrapper::detect(&head).unwrap_or_default() {
@@ -201,6 +208,7 @@ impl Walk {
                 drop(peeked);
                 Ok(Some(Entries::ranged(source)))
             }
+            Some(Wrapper::Tar) if source.ranges() => Ok(Some(Entries::streamed_from(Box::new(peeked), source))),
             Some(Wrapper::Tar) => Ok(Some(Entries::streamed(Box::new(peeked)))),
             None if is_empty(&head) => Ok(Some(Entries::streamed(Box::new(peeked)))),
             None => Ok(None),
