@@ -106,17 +106,33 @@ impl Job<'_> {
         })
     }
 
-    /// Copies; from the start when the source has become another meanwhile, so that the disk is never of two.
+    /// Copies; from the start when the source has become another meanwhile, so that the disk is never of two, and once
+    /// more when what came from a registry was not what it has to be: a bit that flipped on the way is right next time.
     fn copy(&self) -> Result<Outcome> {
-        for restart in 1..=RESTARTS {
+        let (mut restarts, mut damaged) = (0, None);
+        loop {
             match self.attempt() {
-                Err(error) if error.kind() == Kind::Changed => {
-                    crate::complain(&format!("{error}; starting over, attempt {} of {}", restart + 1, RESTARTS + 1));
+                Err(error) if error.kind() == Kind::Changed && restarts < RESTARTS => {
+                    restarts += 1;
+                    crate::complain(&format!("{error}; starting over, attempt {} of {}", restarts + 1, RESTARTS + 1));
                 }
-                result => return result,
+                Err(error) if error.kind() == Kind::Mismatch && damaged.is_none() && self.may_come_right() => {
+                    damaged = Some(error);
+                }
+                result => {
+                    if let (Some(error), Ok(_)) = (damaged, &result) {
+                        crate::complain(&format!("{error}; it was right when it was read again"));
+                    }
+                    return result;
+                }
             }
         }
-        self.attempt()
+    }
+
+    /// Whether what was compared is known to be right at its origin, so that it may be what came that was wrong.
+    fn may_come_right(&self) -> bool {
+        let checksums = !self.args.checksum.is_empty() || !self.args.checksum_url.is_empty();
+        !checksums && matches!(container::place(&self.args.source), Some(container::Place::Registry(_)))
     }
 
     /// Copies once. Whatever it fails at, the target is given up.

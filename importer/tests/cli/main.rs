@@ -12,6 +12,7 @@ mod identity;
 mod inspect;
 mod interrupt;
 mod kill;
+mod layers;
 mod object_store;
 mod pages;
 mod program;

@@ -61,7 +61,18 @@ impl Walk {
             Find::Only(_) => image.manifest.layers.len(),
             Find::At(place) => place.layer + 1,
         };
-        Self { image, find, reading, at_hand, below, at: None, taking: false, counter: None, frugal: false, ended: None }
+        Self {
+            image,
+            find,
+            reading,
+            at_hand,
+            below,
+            at: None,
+            taking: false,
+            counter: None,
+            frugal: false,
+            ended: None,
+        }
     }
 
     /// The same; `counter` is told of the bytes of layers as they come.
