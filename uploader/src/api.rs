@@ -63,7 +63,7 @@ impl Api {
         now: Instant,
     ) -> Result<Self, Refusal> {
         let token = Token::of(secret.unwrap_or_default());
-        sessions.add(token, wish, now)?;
+        sessions.add(token, wish, now)?.restore()?;
         Ok(Self { sessions, place: Place::One { token, secret: secret.is_some() }, patience })
     }
 
@@ -129,7 +129,7 @@ impl Api {
             return Err(Refusal::new(StatusCode::CONFLICT, "Exists", message));
         }
         let target = Target::path(&path, Options::default());
-        Ok(Wish { name: name.to_owned(), target, len, checksums: Vec::new() })
+        Ok(Wish { name: name.to_owned(), target, len, checksums: Vec::new(), state: None })
     }
 }
 

@@ -56,6 +56,10 @@ pub struct Serve {
     /// Reserve the space for the whole disk
     #[arg(long)]
     pub preallocate: bool,
+    /// A folder for what an upload needs to go on after this program was started again [default: beside a file or in the
+    /// folder; none for devices]
+    #[arg(long, value_name = "DIR")]
+    pub state: Option<PathBuf>,
     /// Memory for all imports together
     #[arg(long, value_name = "SIZE", default_value = "128Mi")]
     pub memory: Size,

@@ -17,5 +17,6 @@ pub mod refusal;
 pub mod server;
 pub mod session;
 pub mod sessions;
+pub mod state;
 pub mod target;
 pub mod token;

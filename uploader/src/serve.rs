@@ -2,7 +2,8 @@
 
 use std::fs;
 use std::io::Write;
-use std::path::Path;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use importer_flow::sink::Options;
@@ -13,6 +14,7 @@ use uploader::budget::Budget;
 use uploader::server::Server;
 use uploader::session::Wish;
 use uploader::sessions::Sessions;
+use uploader::state::State;
 use uploader::target::Target;
 
 use crate::args::Serve;
@@ -33,11 +35,13 @@ async fn serve(args: &Serve) -> Result<()> {
     let sessions = Sessions::new(budget, MOST_SESSIONS, args.expiry);
     let api = match (&args.place.target, &args.place.root) {
         (Some(target), _) => {
+            let state = state(args, Path::new(target));
             let wish = Wish {
                 name: "upload".into(),
-                target: self::target(args, target)?,
+                target: self::target(args, target, state.is_some())?,
                 len: None,
                 checksums: args.checksum.clone(),
+                state: state.as_deref().map(State::only),
             };
             Api::one(sessions, secret.as_deref(), wish, args.timeout, Instant::now())
                 .map_err(|refusal| Error::new(Kind::Ours, refusal.to_string()))?
@@ -56,8 +60,21 @@ async fn serve(args: &Serve) -> Result<()> {
     let address = server.address().map_err(listening)?;
     // Whoever started it may wait for this line, or not read it.
     let _ = writeln!(std::io::stdout(), "listening on http://{address}");
+    let api = server.api();
     server.run(ended()).await;
+    api.sessions.leave().await;
     Ok(())
+}
+
+/// Where something is kept so that an upload can go on after this program was started again.
+fn state(args: &Serve, target: &Path) -> Option<PathBuf> {
+    if args.state.is_some() {
+        return args.state.clone();
+    }
+    // A device has no folder of its own.
+    let file = !fs::metadata(target).is_ok_and(|metadata| metadata.file_type().is_block_device());
+    let name = target.file_name()?.to_str()?;
+    file.then(|| target.with_file_name(format!(".{name}.upload")))
 }
 
 /// Waits for a signal that asks the program to end.
@@ -74,8 +91,8 @@ async fn ended() {
     }
 }
 
-fn target(args: &Serve, target: &str) -> Result<Target> {
-    let options = Options { size: args.size.map(|size| size.0), preallocate: args.preallocate, resume: false };
+fn target(args: &Serve, target: &str, resume: bool) -> Result<Target> {
+    let options = Options { size: args.size.map(|size| size.0), preallocate: args.preallocate, resume };
     Ok(Target::path(Path::new(target), options))
 }
 

@@ -12,6 +12,7 @@ use tokio::sync::{Mutex as Turn, Notify, watch};
 
 use crate::budget::Budget;
 use crate::refusal::Refusal;
+use crate::state::State;
 use crate::target::Target;
 pub use run::End;
 use run::Run;
@@ -29,6 +30,8 @@ pub struct Wish {
     pub len: Option<u64>,
     /// What the bytes must hash to.
     pub checksums: Vec<Checksum>,
+    /// Where something is kept for the case that the server starts again. The target has to keep its part, too.
+    pub state: Option<State>,
 }
 
 /// One upload. The bytes go into one import, whichever requests bring them; a request that is cut leaves the import
@@ -57,6 +60,15 @@ struct Inner {
     active: Instant,
 }
 
+impl Wish {
+    /// No other process goes on with it.
+    fn forget(&self) {
+        if let Some(state) = &self.state {
+            state.forget();
+        }
+    }
+}
+
 /// What to do when another request sends already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claimed {
@@ -74,6 +86,37 @@ impl Session {
         let (newest, _) = watch::channel(0);
         let (turn, begun, inner) = (Arc::default(), Notify::new(), Mutex::new(inner));
         Arc::new(Self { id, wish, budget, turn, newest, begun, inner })
+    }
+
+    /// Goes on with what an earlier process has begun, if it has: until somebody sends more, the import waits.
+    ///
+    /// # Errors
+    ///
+    /// 503 when there are as many imports as this server takes.
+    pub fn restore(&self) -> Result<(), Refusal> {
+        let Some(state) = &self.wish.state else { return Ok(()) };
+        let Some(record) = state.load() else { return Ok(()) };
+        let checksums: Vec<String> = self.wish.checksums.iter().map(ToString::to_string).collect();
+        let whole = state.front().is_ok_and(|front| front.is_kept());
+        if !whole || record.checksums != checksums {
+            return Ok(());
+        }
+        tracing::info!(upload = self.id, target = %self.wish.target, "an upload goes on");
+        let wish = Wish { len: Some(record.length), ..self.wish.clone() };
+        let mut inner = self.lock();
+        if inner.run.is_none() {
+            inner.run = Some(Run::start(&wish, self.budget.share()?, Some(record.identity))?);
+        }
+        Ok(())
+    }
+
+    /// Where the next byte goes. Waits for the import where it has to say that first.
+    pub async fn offset(&self) -> u64 {
+        let feed = self.lock().run.as_ref().map(Run::feed);
+        match feed {
+            Some(feed) => feed.offset().await.unwrap_or_else(|_| feed.accepted()),
+            None => 0,
+        }
     }
 
     /// What logs call it.
@@ -158,6 +201,15 @@ impl Session {
             run.give_up("the upload was cancelled");
         }
         drop(inner);
+        self.wish.forget();
+        self.newest.send_modify(|newest| *newest += 1);
+    }
+
+    /// Ends the import because the server ends; another process goes on where that is possible.
+    pub fn leave(&self) {
+        if let Some(run) = &self.lock().run {
+            run.leave();
+        }
         self.newest.send_modify(|newest| *newest += 1);
     }
 

@@ -103,6 +103,20 @@ impl Sessions {
         }
     }
 
+    /// Ends all imports because the server ends, and waits a while for them. Another process goes on with those of which
+    /// something was kept.
+    pub async fn leave(&self) {
+        let all: Vec<_> = self.lock().by_token.values().cloned().collect();
+        for session in &all {
+            session.leave();
+        }
+        for session in all {
+            if tokio::time::timeout(LEAVE, session.ended()).await.is_err() {
+                tracing::warn!(upload = session.id(), "an import did not end in time");
+            }
+        }
+    }
+
     /// How far all of them are.
     #[must_use]
     pub fn phases(&self) -> Vec<Phase> {
@@ -113,3 +127,6 @@ impl Sessions {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+/// How long an import may take to notice that it is over: it waits for a disk.
+const LEAVE: Duration = Duration::from_secs(10);

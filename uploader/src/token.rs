@@ -38,6 +38,26 @@ impl Token {
         hash.iter_mut().zip(digest(&SHA256, secret.as_bytes()).as_ref()).for_each(|(to, from)| *to = *from);
         Self(hash)
     }
+
+    /// What is kept, as the name of a file. It opens nothing.
+    #[must_use]
+    pub fn to_hex(&self) -> String {
+        self.0.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// The same from the name of a file.
+    #[must_use]
+    pub fn from_hex(text: &str) -> Option<Self> {
+        let digits = text.as_bytes();
+        if digits.len() != 64 || !digits.iter().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f')) {
+            return None;
+        }
+        let mut hash = [0; 32];
+        for (byte, pair) in hash.iter_mut().zip(digits.chunks(2)) {
+            *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
+        }
+        Some(Self(hash))
+    }
 }
 
 impl fmt::Debug for Token {
@@ -69,6 +89,8 @@ mod tests {
     fn what_is_kept_shows_nothing() {
         let (secret, token) = Token::generate().unwrap();
         assert_eq!(Token::of(&secret), token);
+        assert_eq!(Token::from_hex(&token.to_hex()), Some(token));
+        assert_eq!((Token::from_hex("00"), Token::from_hex(&"+1".repeat(32))), (None, None));
         assert_ne!(Token::of("other"), token);
         assert_eq!(format!("{token:?}"), "Token");
     }

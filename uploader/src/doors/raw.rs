@@ -24,7 +24,10 @@ pub async fn answer(session: &Arc<Session>, request: Request<Incoming>, patience
     let wants = Wants::of(request.headers());
     let done = match *request.method() {
         Method::PUT | Method::POST => return send(session, request, patience).await,
-        Method::GET | Method::HEAD => Ok(StatusCode::OK),
+        Method::GET | Method::HEAD => {
+            session.offset().await;
+            Ok(StatusCode::OK)
+        }
         Method::DELETE => session.reset().await.map(|()| StatusCode::OK),
         _ => {
             let message = "an upload is sent by PUT or POST, asked for by GET or HEAD, and forgotten by DELETE";
@@ -78,9 +81,10 @@ async fn take(
         Some(range) => range.total,
         None => body.size_hint().exact(),
     };
+    let at = writer.offset().await;
     match range {
-        Some(range) if range.first != 0 && range.first != writer.offset() => {
-            let message = format!("the upload is at byte {}, and this begins at {}", writer.offset(), range.first);
+        Some(range) if range.first != 0 && range.first != at => {
+            let message = format!("the upload is at byte {at}, and this begins at {}", range.first);
             let refusal = Refusal::new(StatusCode::RANGE_NOT_SATISFIABLE, "WrongOffset", message);
             return Err(Stop::Refused(refusal));
         }
@@ -89,7 +93,8 @@ async fn take(
     }
     writer.begin(len).map_err(Stop::Refused)?;
     receive(&mut writer, body, patience).await?;
-    if range.is_some_and(|range| range.total.is_none_or(|total| writer.offset() < total)) {
+    let at = writer.offset().await;
+    if range.is_some_and(|range| range.total.is_none_or(|total| at < total)) {
         return Ok(StatusCode::ACCEPTED);
     }
     writer.finish().map_err(Stop::Refused)?;

@@ -1,18 +1,21 @@
 //! The import that an upload feeds.
 
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use importer_flow::report::Report;
 use importer_flow::sink::Claim;
-use importer_flow::source::upload::{Feed, UploadSource, upload};
+use importer_flow::source::upload::{Feed, UploadSource, resumable, upload};
 use importer_flow::{Error, Kind, Progress, Result, import};
 use tokio::sync::watch;
 
 use super::Wish;
 use crate::budget::Share;
 use crate::refusal::Refusal;
+use crate::state::Record;
+use crate::token::Token;
 
 /// How an import ended.
 #[derive(Debug)]
@@ -34,9 +37,11 @@ pub(super) struct Run {
 }
 
 impl Run {
-    /// Starts the thread.
-    pub(super) fn start(wish: &Wish, share: Share) -> Result<Self, Refusal> {
-        let (feed, source) = upload(&wish.name, wish.len);
+    /// Starts the thread. `earlier` is the identity of the upload that an earlier process has begun.
+    pub(super) fn start(wish: &Wish, share: Share, earlier: Option<String>) -> Result<Self, Refusal> {
+        let (feed, source) = ends(wish, earlier).map_err(|error| {
+            Refusal::later(5, format!("what is to be kept of the upload can't be written: {error}"))
+        })?;
         let (tell, end) = watch::channel(None);
         let progress = Arc::<Progress>::default();
         let claim = Arc::<Mutex<Claim>>::default();
@@ -77,6 +82,12 @@ impl Run {
         self.feed.finish();
     }
 
+    /// Ends it, and leaves what another process can go on with.
+    pub(super) fn leave(&self) {
+        self.feed.abort(Error::new(Kind::Transient, "the server has ended"));
+        self.claim.lock().unwrap_or_else(PoisonError::into_inner).abandon();
+    }
+
     /// Ends it, and leaves nothing of it. A disk that is complete stays.
     pub(super) fn give_up(&self, why: &str) {
         self.feed.abort(Error::new(Kind::Refused, why));
@@ -91,6 +102,22 @@ impl Drop for Run {
             self.give_up("the upload was given up");
         }
     }
+}
+
+/// The two ends of an upload: one that another process can go on with, where its length is known and there is a place to
+/// keep what that needs.
+fn ends(wish: &Wish, earlier: Option<String>) -> io::Result<(Feed, UploadSource)> {
+    let (Some(state), Some(length)) = (&wish.state, wish.len) else { return Ok(upload(&wish.name, wish.len)) };
+    let identity = match earlier {
+        Some(identity) => identity,
+        None => {
+            let (identity, _) = Token::generate().map_err(|_| io::Error::other("there are no random numbers"))?;
+            let checksums = wish.checksums.iter().map(ToString::to_string).collect();
+            state.keep(&Record { identity: identity.clone(), name: wish.name.clone(), length, checksums })?;
+            identity
+        }
+    };
+    Ok(resumable(&wish.name, length, &identity, state.front()?))
 }
 
 /// What the thread does.
@@ -110,8 +137,16 @@ impl Job {
         let done = catch_unwind(AssertUnwindSafe(|| self.import(begun)));
         let done = done.unwrap_or_else(|_| Err(Error::new(Kind::Ours, "the import ended by a mistake of ours")));
         match done {
-            Ok(report) => End { report, refusal: None },
+            Ok(report) => {
+                self.wish.forget();
+                End { report, refusal: None }
+            }
             Err(error) => {
+                // What another process goes on with stays if that can help.
+                if !matches!(error.kind(), Kind::Transient | Kind::Target | Kind::Ours) {
+                    self.claim.lock().unwrap_or_else(PoisonError::into_inner).discard();
+                    self.wish.forget();
+                }
                 let report = Report::failed(&error, self.progress.received(), begun.elapsed());
                 End { report, refusal: Some(Refusal::of(&error)) }
             }

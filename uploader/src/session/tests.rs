@@ -12,8 +12,13 @@ fn disk() -> Vec<u8> {
 }
 
 fn session(path: &Path, len: Option<u64>) -> Arc<Session> {
-    let wish =
-        Wish { name: "disk.img".into(), target: Target::path(path, Options::default()), len, checksums: Vec::new() };
+    let wish = Wish {
+        name: "disk.img".into(),
+        target: Target::path(path, Options::default()),
+        len,
+        checksums: Vec::new(),
+        state: None,
+    };
     Session::new(1, wish, Budget::new(64 << 20, 4), Instant::now())
 }
 
@@ -37,7 +42,7 @@ fn requests_come_and_go_and_the_import_stays() {
     wait(async {
         for (from, to) in [(0, 1_000_000), (1_000_000, 1_000_001), (1_000_001, disk.len())] {
             let mut writer = session.writer(Claimed::Refuse).await.unwrap();
-            assert_eq!(writer.offset(), from as u64);
+            assert_eq!(writer.offset().await, from as u64);
             assert_eq!(session.writer(Claimed::Refuse).await.unwrap_err().status, 409);
             send(&mut writer, &disk[from..to]).await.unwrap();
             assert_eq!(session.status().phase, Phase::Receiving);
@@ -71,7 +76,7 @@ fn who_is_newer_takes_over() {
         );
         assert_eq!(hung.status, 409);
         let mut newer = newer.unwrap();
-        assert_eq!(newer.offset(), 500_000);
+        assert_eq!(newer.offset().await, 500_000);
         send(&mut newer, &disk[500_000..]).await.unwrap();
         newer.finish().unwrap();
         assert!(session.ended().await.unwrap().report.is_success());
@@ -117,6 +122,47 @@ fn what_is_given_up_leaves_nothing_and_ends_whoever_sends() {
     });
     assert_eq!(session.status().phase, Phase::Cancelled);
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_raw_disk_goes_on_in_another_process() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, folder) = (dir.path().join("disk.raw"), dir.path().join("state"));
+    // More than a checkpoint is made after, and all of it different.
+    let disk = disk().repeat(40);
+    let len = disk.len() as u64;
+    let wish = Wish {
+        name: "disk.img".into(),
+        target: Target::path(&path, Options { resume: true, ..Options::default() }),
+        len: None,
+        checksums: Vec::new(),
+        state: Some(State::only(&folder)),
+    };
+    let session = || Session::new(1, wish.clone(), Budget::new(64 << 20, 4), Instant::now());
+    wait(async {
+        let first = session();
+        first.restore().unwrap();
+        let mut writer = first.writer(Claimed::Refuse).await.unwrap();
+        writer.begin(Some(len)).unwrap();
+        send(&mut writer, &disk[..100 << 20]).await.unwrap();
+        drop(writer);
+        // As it is when a process ends in an orderly way; the tests of the program kill it.
+        first.leave();
+        first.ended().await.unwrap();
+        drop(first);
+        assert!(!path.exists());
+        let second = session();
+        second.restore().unwrap();
+        let mut writer = second.writer(Claimed::Refuse).await.unwrap();
+        let at = writer.offset().await;
+        assert!((32 << 20..=100 << 20).contains(&at), "{at}");
+        send(&mut writer, &disk[usize::try_from(at).unwrap()..]).await.unwrap();
+        writer.finish().unwrap();
+        let end = second.ended().await.unwrap();
+        assert!(end.report.is_success(), "{end:?}");
+    });
+    assert!(fs::read(&path).unwrap() == disk);
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
 }
 
 #[test]

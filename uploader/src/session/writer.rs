@@ -26,10 +26,9 @@ impl Writer {
         Self { session, newest, mine, _turn: turn }
     }
 
-    /// Where the next byte goes.
-    #[must_use]
-    pub fn offset(&self) -> u64 {
-        self.session.lock().run.as_ref().map_or(0, |run| run.feed().accepted())
+    /// Where the next byte goes. Waits for the import where it has to say that first.
+    pub async fn offset(&self) -> u64 {
+        self.session.offset().await
     }
 
     /// How the import has ended, if it has.
@@ -52,6 +51,7 @@ impl Writer {
             let ended = tokio::time::timeout(HAND_OVER, end.wait_for(Option::is_some)).await;
             ended.map(drop).map_err(|_| Refusal::later(5, "what was uploaded before is still being given up"))?;
         }
+        self.session.wish.forget();
         Ok(())
     }
 
@@ -67,7 +67,7 @@ impl Writer {
         }
         if inner.run.is_none() {
             let wish = Wish { len: self.session.wish.len.or(len), ..self.session.wish.clone() };
-            inner.run = Some(Run::start(&wish, self.session.budget.share()?)?);
+            inner.run = Some(Run::start(&wish, self.session.budget.share()?, None)?);
             tracing::info!(upload = self.session.id, target = %wish.target, len = ?wish.len, "an upload has begun");
             self.session.begun.notify_waiters();
         }

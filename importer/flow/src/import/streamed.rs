@@ -18,7 +18,7 @@ impl Import<'_> {
         let reader = reader(&opened.head, self.inner_len(&opened), access)?;
         if let Reader::Raw { cdrom } = reader
             && opened.wrappers.is_empty()
-            && self.source.ranges()
+            && self.source.continues()
         {
             let trail = self.trail("raw", pool.sink())?;
             return self.raw(opened, cdrom, account, pool, trail);

@@ -109,6 +109,12 @@ pub trait Source: Send {
         None
     }
 
+    /// Whether an import that was interrupted can go on: then [`range`](Self::range) gives at least what that lost at the
+    /// start, and everything from where it was to the end. Whoever has ranges can.
+    fn continues(&self) -> bool {
+        self.ranges()
+    }
+
     /// How a person knows it: a path, or an address without credentials.
     fn name(&self) -> String;
 

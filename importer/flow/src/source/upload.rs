@@ -7,7 +7,11 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use tokio::sync::Notify;
 
+pub use front::Front;
+
 use crate::{Error, Kind, Piece, Result, Source, Stream};
+
+mod front;
 
 /// The two ends of an upload: what is fed into the one is what the other gives to an import. `name` is how people know it;
 /// `len` is how many bytes there will be, where the sender has said so.
@@ -16,8 +20,22 @@ use crate::{Error, Kind, Piece, Result, Source, Stream};
 /// long as the feed lives.
 #[must_use]
 pub fn upload(name: &str, len: Option<u64>) -> (Feed, UploadSource) {
-    let shared = Arc::new(Shared { state: Mutex::default(), readable: Condvar::new(), writable: Notify::new(), len });
-    (Feed(Arc::clone(&shared)), UploadSource { shared: Some(shared), len, name: name.to_owned() })
+    ends(name, len, Some(0), None)
+}
+
+/// The same for an upload of `len` bytes whose import may go on in another process, if `identity` is the same there and
+/// `front` that of the same upload. Then the import decides where the upload goes on, and [`Feed::offset`] tells.
+#[must_use]
+pub fn resumable(name: &str, len: u64, identity: &str, front: Front) -> (Feed, UploadSource) {
+    let start = front.kept().is_empty().then_some(0);
+    ends(name, Some(len), start, Some((identity.to_owned(), front)))
+}
+
+fn ends(name: &str, len: Option<u64>, start: Option<u64>, kept: Option<(String, Front)>) -> (Feed, UploadSource) {
+    let state = Mutex::new(State { start, ..State::default() });
+    let shared = Arc::new(Shared { state, readable: Condvar::new(), writable: Notify::new(), len });
+    let (identity, front) = kept.unzip();
+    (Feed(Arc::clone(&shared)), UploadSource { shared, len, name: name.to_owned(), identity, front })
 }
 
 /// The end of an upload where bytes go in. An upload whose feed is dropped has failed.
@@ -27,9 +45,12 @@ pub struct Feed(Arc<Shared>);
 /// The end of an upload that an import reads: once, from its start.
 #[derive(Debug)]
 pub struct UploadSource {
-    shared: Option<Arc<Shared>>,
+    shared: Arc<Shared>,
     len: Option<u64>,
     name: String,
+    identity: Option<String>,
+    /// Goes to whoever reads the upload from its start.
+    front: Option<Front>,
 }
 
 /// The import has ended and takes no more bytes: what it says counts.
@@ -48,9 +69,13 @@ struct Shared {
 struct State {
     queue: VecDeque<Bytes>,
     queued: usize,
+    /// Where the first byte that is fed belongs; not known before the import has said so.
+    start: Option<u64>,
     accepted: u64,
     /// How it ended, for the reader.
     end: Option<Result<(), Error>>,
+    /// Somebody reads what is fed, and so nobody else can.
+    read: bool,
     /// Nobody reads any more.
     gone: bool,
 }
@@ -73,7 +98,7 @@ impl Feed {
                 if bytes.is_empty() {
                     return Ok(());
                 }
-                if state.queued < QUEUE {
+                if state.queued < QUEUE && state.start.is_some() {
                     state.queued += bytes.len();
                     state.accepted += bytes.len() as u64;
                     state.queue.push_back(bytes);
@@ -85,10 +110,31 @@ impl Feed {
         }
     }
 
-    /// How many bytes were handed over: where an upload that was cut goes on.
+    /// Where the next byte goes, as far as is known: where an upload that was cut goes on.
     #[must_use]
     pub fn accepted(&self) -> u64 {
-        self.0.lock().accepted
+        let state = self.0.lock();
+        state.start.unwrap_or(0) + state.accepted
+    }
+
+    /// The same, once the import has said where it begins.
+    ///
+    /// # Errors
+    ///
+    /// [`Gone`] when it has ended before.
+    pub async fn offset(&self) -> Result<u64, Gone> {
+        loop {
+            let known = self.0.writable.notified();
+            {
+                let state = self.0.lock();
+                match state.start {
+                    Some(start) => return Ok(start + state.accepted),
+                    None if state.gone || state.end.is_some() => return Err(Gone),
+                    None => {}
+                }
+            }
+            known.await;
+        }
     }
 
     /// How many bytes there will be, where that is known.
@@ -106,12 +152,13 @@ impl Feed {
     /// Everything was handed over.
     pub fn finish(&self) {
         let mut state = self.0.lock();
-        let whole = self.0.len.is_none_or(|len| len == state.accepted);
+        let all = state.start.unwrap_or(0) + state.accepted;
+        let whole = self.0.len.is_none_or(|len| len == all);
         let end = if whole {
             Ok(())
         } else {
             let len = self.0.len.unwrap_or_default();
-            Err(Error::new(Kind::Mismatch, format!("{} bytes were uploaded, and {len} announced", state.accepted)))
+            Err(Error::new(Kind::Mismatch, format!("{all} bytes were uploaded, and {len} announced")))
         };
         state.end.get_or_insert(end);
         self.0.readable.notify_one();
@@ -141,6 +188,17 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// What is fed, for the only one who reads it. Its first byte belongs to `at`.
+    fn begin(self: &Arc<Self>, at: u64, front: Option<Front>) -> Result<Reader> {
+        let mut state = self.lock();
+        if std::mem::replace(&mut state.read, true) || *state.start.get_or_insert(at) != at {
+            return Err(Error::new(Kind::Ours, "an upload is read twice"));
+        }
+        drop(state);
+        self.writable.notify_waiters();
+        Ok(Reader { shared: Arc::clone(self), front, ended: false })
+    }
+
     /// Nobody reads any more.
     fn leave(&self) {
         let mut state = self.lock();
@@ -151,17 +209,34 @@ impl Shared {
     }
 }
 
+impl UploadSource {
+    fn kept(&self) -> Bytes {
+        self.front.as_ref().map(|front| front.kept().clone()).unwrap_or_default()
+    }
+}
+
 // === impl Source ===
 
 impl Source for UploadSource {
     fn open(&mut self) -> Result<Box<dyn Stream>> {
-        let shared = self.shared.take();
-        let shared = shared.ok_or_else(|| Error::new(Kind::Ours, format!("{}: opened twice", self.name)))?;
-        Ok(Box::new(Reader { shared, ended: false }))
+        let kept = self.kept();
+        if kept.is_empty() {
+            return Ok(Box::new(self.shared.begin(0, self.front.take())?));
+        }
+        // Whether more of it is wanted than what was kept decides where the upload goes on.
+        Ok(Box::new(Again { at: kept.len() as u64, kept: Some(kept), shared: Arc::clone(&self.shared), rest: None }))
     }
 
-    fn read(&mut self, _ranges: Vec<Range<u64>>) -> Result<Box<dyn Stream>> {
-        Err(Error::new(Kind::Ours, format!("{}: asked for a range, which it has not", self.name)))
+    fn read(&mut self, ranges: Vec<Range<u64>>) -> Result<Box<dyn Stream>> {
+        let kept = self.kept();
+        match ranges.as_slice() {
+            [range] if range.end <= kept.len() as u64 => {
+                let place = |at| usize::try_from(at).unwrap_or(kept.len()).min(kept.len());
+                Ok(Box::new(Kept(Some(kept.slice(place(range.start)..place(range.end))))))
+            }
+            [range] if Some(range.end) == self.len => Ok(Box::new(self.shared.begin(range.start, None)?)),
+            _ => Err(Error::new(Kind::Ours, format!("{}: asked for a range, which it has not", self.name))),
+        }
     }
 
     fn len(&self) -> Option<u64> {
@@ -176,6 +251,14 @@ impl Source for UploadSource {
         false
     }
 
+    fn continues(&self) -> bool {
+        self.identity.is_some()
+    }
+
+    fn identity(&self) -> Option<String> {
+        self.identity.clone()
+    }
+
     fn name(&self) -> String {
         self.name.clone()
     }
@@ -183,19 +266,20 @@ impl Source for UploadSource {
 
 impl Drop for UploadSource {
     fn drop(&mut self) {
-        if let Some(shared) = &self.shared {
-            shared.leave();
-        }
+        self.shared.leave();
     }
 }
 
+/// What is fed, as it comes.
 struct Reader {
     shared: Arc<Shared>,
+    /// Where the start of it is kept.
+    front: Option<Front>,
     ended: bool,
 }
 
-impl Stream for Reader {
-    fn next(&mut self) -> Result<Option<Piece>> {
+impl Reader {
+    fn wait(&mut self) -> Result<Option<Bytes>> {
         let mut state = self.shared.lock();
         while !self.ended {
             if let Some(bytes) = state.queue.pop_front() {
@@ -204,7 +288,7 @@ impl Stream for Reader {
                 if full {
                     self.shared.writable.notify_waiters();
                 }
-                return Ok(Some(Piece::Bytes(bytes)));
+                return Ok(Some(bytes));
             }
             match &state.end {
                 None => state = self.shared.readable.wait(state).unwrap_or_else(PoisonError::into_inner),
@@ -222,9 +306,51 @@ impl Stream for Reader {
     }
 }
 
+impl Stream for Reader {
+    fn next(&mut self) -> Result<Option<Piece>> {
+        let Some(bytes) = self.wait()? else { return Ok(None) };
+        if let Some(front) = &mut self.front {
+            front.pass(&bytes).map_err(|error| {
+                Error::new(Kind::Target, "the start of the upload can't be kept beside its target").because(error)
+            })?;
+        }
+        Ok(Some(Piece::Bytes(bytes)))
+    }
+}
+
 impl Drop for Reader {
     fn drop(&mut self) {
         self.shared.leave();
+    }
+}
+
+/// A part of what was kept.
+struct Kept(Option<Bytes>);
+
+impl Stream for Kept {
+    fn next(&mut self) -> Result<Option<Piece>> {
+        Ok(self.0.take().filter(|bytes| !bytes.is_empty()).map(Piece::Bytes))
+    }
+}
+
+/// What was kept of an upload, and behind it what is fed, if anybody wants that.
+struct Again {
+    kept: Option<Bytes>,
+    at: u64,
+    shared: Arc<Shared>,
+    rest: Option<Reader>,
+}
+
+impl Stream for Again {
+    fn next(&mut self) -> Result<Option<Piece>> {
+        if let Some(kept) = self.kept.take() {
+            return Ok(Some(Piece::Bytes(kept)));
+        }
+        let rest = match &mut self.rest {
+            Some(rest) => rest,
+            None => self.rest.insert(self.shared.begin(self.at, None)?),
+        };
+        rest.next()
     }
 }
 
@@ -307,6 +433,65 @@ mod tests {
             }
             assert!(stream.next().unwrap().is_none());
         }
+    }
+
+    #[test]
+    fn what_was_kept_need_not_be_sent_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("front");
+        let disk: Vec<u8> = (0..3_000_000_u32).map(|at| u8::try_from(at / 7 % 251).unwrap()).collect();
+        let len = disk.len() as u64;
+        let again = || resumable("upload", len, "this one", Front::open(&path).unwrap());
+        let push = |feed: &Feed, from: usize| {
+            let disk = disk.clone();
+            let parts: Vec<_> = disk[from..].chunks(50_000).map(Bytes::copy_from_slice).collect();
+            let feed = Feed(Arc::clone(&feed.0));
+            thread::spawn(move || {
+                for part in parts {
+                    if wait(feed.push(part)).is_err() {
+                        break;
+                    }
+                }
+                feed.finish();
+            })
+        };
+        let (feed, mut source) = again();
+        assert_eq!((wait(feed.offset()), source.continues(), source.ranges()), (Ok(0), true, false));
+        let sender = push(&feed, 0);
+        let mut stream = source.open().unwrap();
+        let mut read = 0;
+        while read < 2 << 20 {
+            read += stream.next().unwrap().unwrap().len();
+        }
+        drop((stream, source));
+        sender.join().unwrap();
+        // Another process reads on behind what was kept,
+        let kept = 1 << 20;
+        let (feed, mut source) = again();
+        let mut stream = source.open().unwrap();
+        assert_eq!(stream.next().unwrap().unwrap().len(), kept);
+        drop(stream);
+        let mut stream = source.open().unwrap();
+        let sender = thread::spawn({
+            let (feed, push) = (Feed(Arc::clone(&feed.0)), push(&feed, kept.try_into().unwrap()));
+            move || {
+                assert_eq!(wait(feed.offset()), Ok(kept));
+                push.join().unwrap();
+            }
+        });
+        assert!(rest(&mut *stream).unwrap() == disk);
+        sender.join().unwrap();
+        // or where a checkpoint says.
+        let (feed, mut source) = again();
+        assert_eq!(rest(&mut *source.range(5..1000).unwrap()).unwrap(), disk[5..1000]);
+        let sender = push(&feed, 2_000_000);
+        let mut stream = source.range(2_000_000..len).unwrap();
+        assert_eq!(wait(feed.offset()).unwrap() % 50_000, 0);
+        assert!(rest(&mut *stream).unwrap() == disk[2_000_000..]);
+        sender.join().unwrap();
+        assert_eq!(feed.accepted(), len);
+        assert_eq!(source.open().unwrap().next().unwrap().unwrap().len(), kept);
+        assert!(source.range(7..len).is_err());
     }
 
     #[test]
