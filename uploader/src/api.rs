@@ -16,6 +16,7 @@ use crate::refusal::Refusal;
 use crate::session::{Session, Wish};
 use crate::sessions::Sessions;
 use crate::target::{Target, file_name};
+use crate::tls::Caller;
 use crate::token::Token;
 
 /// What a server has, and how it is asked.
@@ -98,9 +99,12 @@ impl Api {
             return Err(Refusal::new(StatusCode::EXPECTATION_FAILED, "InvalidRequest", message));
         }
         let path = request.uri().path().trim_end_matches('/');
+        if matches!(path, "/healthz" | "/livez" | "/readyz") {
+            return Ok(Route::Health);
+        }
+        Caller::admit(request.extensions())?;
         match path.strip_prefix("/upload").map(|rest| rest.strip_prefix('/').unwrap_or(rest)) {
             Some(secret) => self.upload(secret).map(Route::Upload),
-            None if matches!(path, "/healthz" | "/livez" | "/readyz") => Ok(Route::Health),
             None => Err(Refusal::not_found()),
         }
     }

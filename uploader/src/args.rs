@@ -1,11 +1,15 @@
 //! The command line.
 
+mod secure;
+
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args as Group, Parser, Subcommand};
 use importer_flow::{Checksum, Size};
+
+pub use secure::{Clients, Secure};
 
 /// Takes disk images that people send, and imports them while they come
 ///
@@ -41,12 +45,10 @@ pub struct Serve {
     /// without it whoever reaches the server may send
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
-    /// A PEM file with the certificate and those above it; read again when it changes
-    #[arg(long, value_name = "FILE", requires = "tls_key")]
-    pub tls_cert: Option<PathBuf>,
-    /// A PEM file with its key
-    #[arg(long, value_name = "FILE", requires = "tls_cert")]
-    pub tls_key: Option<PathBuf>,
+    #[command(flatten)]
+    pub secure: Secure,
+    #[command(flatten)]
+    pub clients: Clients,
     /// What the image, as sent, must hash to; all that are given must match
     #[arg(long, value_name = "ALG:HEX", conflicts_with = "root")]
     pub checksum: Vec<Checksum>,

@@ -11,6 +11,7 @@
 pub mod answer;
 pub mod api;
 pub mod budget;
+mod der;
 pub mod doors;
 pub mod receive;
 pub mod refusal;
@@ -19,4 +20,6 @@ pub mod session;
 pub mod sessions;
 pub mod state;
 pub mod target;
+pub mod tls;
 pub mod token;
+pub mod watched;

@@ -54,12 +54,14 @@ async fn serve(args: &Serve) -> Result<()> {
             Api::folder(sessions, root, secret.as_deref(), args.timeout)
         }
     };
-    let server = Server::bind(api, args.listen, None, DRAIN).await;
+    let tls = args.secure.tls(Some(&args.clients))?;
+    let scheme = if tls.is_some() { "https" } else { "http" };
+    let server = Server::bind(api, args.listen, tls, DRAIN).await;
     let listening = |error| Error::new(Kind::Usage, format!("{} can't be listened on", args.listen)).because(error);
     let server = server.map_err(listening)?;
     let address = server.address().map_err(listening)?;
     // Whoever started it may wait for this line, or not read it.
-    let _ = writeln!(std::io::stdout(), "listening on http://{address}");
+    let _ = writeln!(std::io::stdout(), "listening on {scheme}://{address}");
     let api = server.api();
     server.run(ended()).await;
     api.sessions.leave().await;

@@ -6,34 +6,61 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hyper::Request;
-use hyper::body::Incoming;
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::body::{Body, Incoming};
 use hyper::service::service_fn;
+use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
-use tokio_rustls::TlsAcceptor;
 
 use crate::api::Api;
+use crate::tls::{Caller, Tls};
+
+/// Who answers the requests of a server.
+pub trait Service: Send + Sync + 'static {
+    /// What answers bring.
+    type Body: Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send + 'static;
+
+    /// Answers a request, which has the [`Caller`] among its extensions if the connection is secure.
+    fn answer(self: Arc<Self>, request: Request<Incoming>) -> impl Future<Output = Response<Self::Body>> + Send;
+
+    /// Forgets what has waited for too long, and says when to be called again.
+    fn sweep(&self, now: Instant) -> Duration;
+}
+
+impl Service for Api {
+    type Body = Full<Bytes>;
+
+    async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Response<Self::Body> {
+        Self::answer(self, request).await
+    }
+
+    fn sweep(&self, now: Instant) -> Duration {
+        self.sessions.sweep(now);
+        SWEEP.min(self.sessions.expiry())
+    }
+}
 
 /// A server that has its address and waits to be run.
-pub struct Server {
-    api: Arc<Api>,
+pub struct Server<S = Api> {
+    service: Arc<S>,
     listener: TcpListener,
-    tls: Option<TlsAcceptor>,
+    tls: Option<Arc<Tls>>,
     drain: Duration,
 }
 
-impl Server {
+impl<S: Service> Server<S> {
     /// Takes the address. Requests that are under way at the end have `drain` to come to theirs.
     ///
     /// # Errors
     ///
     /// The address can't be listened on.
-    pub async fn bind(api: Api, listen: SocketAddr, tls: Option<TlsAcceptor>, drain: Duration) -> io::Result<Self> {
-        Ok(Self { api: Arc::new(api), listener: TcpListener::bind(listen).await?, tls, drain })
+    pub async fn bind(service: S, listen: SocketAddr, tls: Option<Arc<Tls>>, drain: Duration) -> io::Result<Self> {
+        Ok(Self { service: Arc::new(service), listener: TcpListener::bind(listen).await?, tls, drain })
     }
 
     /// Where it takes connections.
@@ -47,15 +74,15 @@ impl Server {
 
     /// What it serves.
     #[must_use]
-    pub fn api(&self) -> Arc<Api> {
-        Arc::clone(&self.api)
+    pub fn api(&self) -> Arc<S> {
+        Arc::clone(&self.service)
     }
 
     /// Serves until `end` is there; then takes no more connections, and waits for the requests that are under way.
     pub async fn run(self, end: impl Future<Output = ()>) {
         let (stop, stopped) = watch::channel(false);
         let doors = Arc::new(Semaphore::new(CONNECTIONS));
-        let sweeper = tokio::spawn(sweep(Arc::clone(&self.api)));
+        let sweeper = tokio::spawn(sweep(Arc::clone(&self.service)));
         tokio::pin!(end);
         loop {
             let door = tokio::select! {
@@ -68,7 +95,8 @@ impl Server {
             };
             match accepted {
                 Ok((stream, peer)) => {
-                    let connection = connection(Arc::clone(&self.api), stream, peer, self.tls.clone(), stopped.clone());
+                    let connection =
+                        connection(Arc::clone(&self.service), stream, peer, self.tls.clone(), stopped.clone());
                     tokio::spawn(async move {
                         connection.await;
                         drop(door);
@@ -92,32 +120,34 @@ impl Server {
     }
 }
 
-async fn connection(
-    api: Arc<Api>,
+async fn connection<S: Service>(
+    service: Arc<S>,
     stream: TcpStream,
     peer: SocketAddr,
-    tls: Option<TlsAcceptor>,
+    tls: Option<Arc<Tls>>,
     stopped: watch::Receiver<bool>,
 ) {
     // Small answers go at once. A socket that refuses is closed already.
     let _ = stream.set_nodelay(true);
     match tls {
-        None => talk(api, stream, peer, stopped).await,
+        None => talk(service, stream, Caller::Anybody, peer, stopped).await,
         Some(tls) => match tokio::time::timeout(HANDSHAKE, tls.accept(stream)).await {
-            Ok(Ok(stream)) => talk(api, stream, peer, stopped).await,
+            Ok(Ok((stream, caller))) => talk(service, stream, caller, peer, stopped).await,
             Ok(Err(error)) => tracing::debug!(%peer, "no secure connection: {error}"),
             Err(_) => tracing::debug!(%peer, "no secure connection in time"),
         },
     }
 }
 
-async fn talk<S>(api: Arc<Api>, stream: S, peer: SocketAddr, mut stopped: watch::Receiver<bool>)
+async fn talk<S, C>(service: Arc<S>, stream: C, caller: Caller, peer: SocketAddr, mut stopped: watch::Receiver<bool>)
 where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    S: Service,
+    C: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let service = service_fn(move |request: Request<Incoming>| {
-        let api = Arc::clone(&api);
-        async move { Ok::<_, Infallible>(api.answer(request).await) }
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        let service = Arc::clone(&service);
+        request.extensions_mut().insert(caller);
+        async move { Ok::<_, Infallible>(service.answer(request).await) }
     });
     let mut http = auto::Builder::new(TokioExecutor::new());
     http.http1()
@@ -154,12 +184,10 @@ where
     }
 }
 
-async fn sweep(api: Arc<Api>) {
-    let mut interval = tokio::time::interval(SWEEP.min(api.sessions.expiry()));
-    interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+async fn sweep(service: Arc<impl Service>) {
     loop {
-        interval.tick().await;
-        api.sessions.sweep(Instant::now());
+        let pause = service.sweep(Instant::now());
+        tokio::time::sleep(pause.max(Duration::from_secs(1))).await;
     }
 }
 
