@@ -3,9 +3,8 @@
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
+use importer_flow::credentials::Secret;
 use importer_flow::{Algorithm, Checksum, Size};
-
-use crate::credentials::Secret;
 
 /// Brings a virtual machine's disk image to a file, a block device or a registry, in one pass.
 #[derive(Debug, Parser)]

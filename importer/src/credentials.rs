@@ -1,33 +1,12 @@
 //! Who we are to a source: from options, files and the environment.
 
-use std::convert::Infallible;
-use std::fmt;
-use std::fs::{self, File};
-use std::io::Read;
+use std::fs;
 use std::path::Path;
-use std::str::FromStr;
 
+use importer_flow::credentials::{Secret, header, is_name, read};
 use importer_flow::{Error, Kind, Result};
 
 use crate::args::From;
-
-/// Text on the command line that may be secret: `Debug` does not show it.
-#[derive(Clone)]
-pub struct Secret(pub String);
-
-impl FromStr for Secret {
-    type Err = Infallible;
-
-    fn from_str(text: &str) -> Result<Self, Infallible> {
-        Ok(Self(text.to_owned()))
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Secret")
-    }
-}
 
 /// Headers, user and password for a source. The one newline that `echo` leaves at the end of a value is dropped where they
 /// are put into requests.
@@ -71,11 +50,6 @@ impl Credentials {
     }
 }
 
-/// The password in a file.
-pub fn password(path: &Path) -> Result<String> {
-    read(path)
-}
-
 /// The headers in a file, or those in a folder whose files are named like headers, as a Secret is mounted.
 fn headers_at(path: &Path) -> Result<Vec<(String, String)>> {
     if !path.is_dir() {
@@ -107,23 +81,6 @@ fn lines(text: &str, place: &str) -> Result<Vec<(String, String)>> {
     numbered.map(one).collect()
 }
 
-fn header(line: &str) -> Option<(String, String)> {
-    let (name, value) = line.split_once(':')?;
-    is_name(name.trim()).then(|| (name.trim().to_owned(), value.trim_start().to_owned()))
-}
-
-/// RFC 9110, 5.6.2: a token. Anything else may be a value in the wrong place, and must not be shown.
-fn is_name(text: &str) -> bool {
-    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
-}
-
-fn read(path: &Path) -> Result<String> {
-    let mut text = String::new();
-    let read = File::open(path).and_then(|file| file.take(MAX_FILE).read_to_string(&mut text));
-    read.map_err(|error| unreadable(path).because(error))?;
-    Ok(text)
-}
-
 fn unreadable(path: &Path) -> Error {
     usage(format!("{}: can't be read", path.display()))
 }
@@ -136,8 +93,6 @@ pub fn usage(message: impl Into<String>) -> Error {
 const USER: &str = "MILLRACE_USER";
 const PASSWORD: &str = "MILLRACE_PASSWORD";
 const HEADERS: &str = "MILLRACE_HEADERS";
-/// As large as a Secret can be.
-const MAX_FILE: u64 = 1 << 20;
 
 #[cfg(test)]
 mod tests {

@@ -10,7 +10,7 @@ use importer_flow::source::{HttpConfig, Side};
 use importer_flow::{Destination, Error, Kind, Result};
 
 use crate::args::{As, Copy, From, Stored, To};
-use crate::credentials::{Credentials, password};
+use crate::credentials::Credentials;
 use crate::source;
 
 /// The reference in `name`, if it is one of a registry.
@@ -70,7 +70,7 @@ fn target(from: &From, to: &To) -> Result<Registry> {
     let Credentials { headers, .. } = Credentials::of_headers(&to.target_header)?;
     let user = to.target_user.clone().or_else(|| env::var(USER).ok());
     let password = match &to.target_password_file {
-        Some(path) => Some(password(path)?),
+        Some(path) => Some(importer_flow::credentials::read(path)?),
         None => env::var(PASSWORD).ok(),
     };
     let login = match (user, password) {

@@ -28,8 +28,10 @@ pub enum Kind {
     Unsafe,
     /// A checksum, a digest or a length is not what it should be.
     Mismatch,
-    /// The target is too small, full, or can't be written.
+    /// The target is full, or can't be written.
     Target,
+    /// The target is too small for the disk, and will be tomorrow.
+    TooSmall,
 }
 
 impl Kind {
@@ -44,7 +46,7 @@ impl Kind {
             Self::NotUsable => 5,
             Self::Unsafe => 6,
             Self::Mismatch => 7,
-            Self::Target => 8,
+            Self::Target | Self::TooSmall => 8,
         }
     }
 
@@ -60,6 +62,7 @@ impl Kind {
             Self::Unsafe => "UnsafeImage",
             Self::Mismatch => "VerificationFailed",
             Self::Target => "TargetFailed",
+            Self::TooSmall => "TargetTooSmall",
         }
     }
 }

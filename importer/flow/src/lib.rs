@@ -8,6 +8,7 @@
 //! into a bounded channel. Bytes travel as [`bytes::Bytes`] from the socket to `pwrite` without a copy of ours.
 
 pub mod checksum;
+pub mod credentials;
 mod described;
 mod destination;
 mod error;

@@ -2,12 +2,15 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use tokio::sync::watch;
+
 /// Counters of a running import. They only go up.
 #[derive(Debug, Default)]
 pub struct Progress {
     received: AtomicU64,
     expected: AtomicU64,
     pass: AtomicU64,
+    accepted: watch::Sender<bool>,
 }
 
 impl Progress {
@@ -26,6 +29,13 @@ impl Progress {
         self.pass.load(Ordering::Relaxed)
     }
 
+    /// Waits until it is known that the image is one, how large its disk is, and that the target can have that. Where the
+    /// size shows only at the end, nothing comes before that.
+    pub async fn accepted(&self) {
+        // The sender is here, so this ends only with what is waited for.
+        let _ = self.accepted.subscribe().wait_for(|accepted| *accepted).await;
+    }
+
     pub(crate) fn receive(&self, bytes: u64) {
         self.received.fetch_add(bytes, Ordering::Relaxed);
     }
@@ -36,5 +46,12 @@ impl Progress {
 
     pub(crate) fn begin_pass(&self) {
         self.pass.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The target has taken a disk of this size.
+    pub(crate) fn accept(&self, size: Option<u64>) {
+        if size.is_some() {
+            self.accepted.send_replace(true);
+        }
     }
 }

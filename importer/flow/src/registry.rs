@@ -1,11 +1,14 @@
 //! Registries, from a program without a runtime of its own.
 
+mod identity;
+
 use std::path::Path;
 use std::sync::Arc;
 
 use dvcr_client::Client;
 pub use dvcr_client::{Config, Keyring, Login, Mirror, Registries, Route};
 pub use dvcr_oci::{Host, Platform, Reference};
+pub use identity::Identity;
 
 use crate::network::Network;
 use crate::{Error, Kind, Result};

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::{Error, FeatureValue, Image, Outcome, Pushed};
+use crate::{Error, FeatureValue, Image, Kind, Outcome, Pushed};
 
 /// What was done, or why it failed (DESIGN §3).
 #[derive(Clone, Debug, Serialize)]
@@ -113,10 +113,28 @@ impl Report {
         Self::ended(exit_code, "Interrupted", message, received, elapsed)
     }
 
+    /// The report of an upload that nobody sent, or went on with.
+    #[must_use]
+    pub fn expired(message: &str, received: u64, elapsed: Duration) -> Self {
+        Self::ended(Kind::Transient.exit_code(), "Expired", message, received, elapsed)
+    }
+
     /// Whether the disk is complete.
     #[must_use]
     pub fn is_success(&self) -> bool {
         self.exit_code == 0
+    }
+
+    /// The exit code of a program that has done this and nothing else.
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        self.exit_code
+    }
+
+    /// What happened, as one word for programs.
+    #[must_use]
+    pub fn reason(&self) -> &'static str {
+        self.reason
     }
 
     /// What happened, as one line.

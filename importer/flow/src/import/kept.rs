@@ -45,6 +45,7 @@ impl Import<'_> {
         let sink = pool.finish()?;
         sink.tell(&look.image(opened.wrappers.clone()));
         sink.prepare(Some(size))?;
+        self.progress.accept(Some(size));
         let mut at = 0;
         while let Some(piece) = opened.stream.next()? {
             match &piece {

@@ -23,6 +23,7 @@ impl Import<'_> {
             self.read_pages(&mut plan, &mut ops)?;
             if !prepared && let Some(geometry) = plan.geometry() {
                 pool.sink().prepare(geometry.virtual_size)?;
+                self.progress.accept(geometry.virtual_size);
                 prepared = true;
             }
             if prepared {

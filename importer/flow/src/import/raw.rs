@@ -40,6 +40,7 @@ impl Import<'_> {
             size = Some(measured);
         }
         pool.sink().prepare(size)?;
+        self.progress.accept(size);
         let Unwrapped { head, mut stream, wrappers } = opened;
         let done = trail.from().map_or(0, |from| from.offset);
         let lost = pool.sink().forgets_below().min(done);

@@ -124,6 +124,7 @@ impl Import<'_> {
             }
             if !*prepared && let Some(geometry) = plan.geometry() {
                 pool.sink().prepare(geometry.virtual_size)?;
+                self.progress.accept(geometry.virtual_size);
                 *prepared = true;
             }
             if *prepared {

@@ -127,7 +127,7 @@ impl BlockSink {
     fn too_small(&self, size: u64, least: &str) -> Error {
         let Self { name, capacity, .. } = self;
         let text = format!("is too small: it has {capacity} bytes, {least}{size} are needed: use a larger device");
-        Error::new(Kind::Target, format!("{name}: {text}"))
+        Error::new(Kind::TooSmall, format!("{name}: {text}"))
     }
 
     fn erase(&self, at: u64, end: u64) -> Result<()> {

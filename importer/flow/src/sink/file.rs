@@ -172,7 +172,7 @@ impl FileSink {
     }
 
     fn too_large(&self, size: u64, why: &str) -> Error {
-        Error::new(Kind::Target, format!("{}: can't have the {size} bytes that are needed: {why}", self.name))
+        Error::new(Kind::TooSmall, format!("{}: can't have the {size} bytes that are needed: {why}", self.name))
     }
 }
 

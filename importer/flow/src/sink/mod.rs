@@ -160,7 +160,7 @@ impl Options {
     fn fit(&self, name: &str, disk: u64) -> Result<u64> {
         match self.size {
             Some(size) if size < disk => Err(Error::new(
-                Kind::Target,
+                Kind::TooSmall,
                 format!("{name}: the size asked for is {size} bytes, but the disk has {disk}: ask for at least that"),
             )),
             size => Ok(size.unwrap_or(disk)),
