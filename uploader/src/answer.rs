@@ -2,7 +2,9 @@
 
 use bytes::Bytes;
 use http_body_util::Full;
-use hyper::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
+use hyper::header::{
+    ACCEPT, CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE,
+};
 use hyper::{Response, StatusCode};
 use serde::Serialize;
 
@@ -54,6 +56,12 @@ pub fn json(status: StatusCode, document: &impl Serialize) -> Answer {
     with(status, HeaderValue::from_static("application/json"), body)
 }
 
+/// Counters for Prometheus.
+#[must_use]
+pub fn metrics(text: String) -> Answer {
+    with(StatusCode::OK, HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8"), text)
+}
+
 /// How far an upload is.
 #[must_use]
 pub fn status(code: StatusCode, status: &Status, wants: Wants) -> Answer {
@@ -77,6 +85,9 @@ pub fn refused(refusal: &Refusal, wants: Wants) -> Answer {
         Wants::Json => json(refusal.status, &Document { reason: refusal.reason, message: &refusal.message }),
         Wants::Text | Wants::Page => text(refusal.status, &refusal.message),
     };
+    if refusal.status == StatusCode::UNAUTHORIZED {
+        answer.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    }
     if let Some(seconds) = refusal.retry_after {
         answer.headers_mut().insert(RETRY_AFTER, seconds.into());
     }

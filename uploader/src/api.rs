@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hyper::body::Incoming;
-use hyper::header::{CONNECTION, EXPECT, HeaderValue};
+use hyper::header::{AUTHORIZATION, CONNECTION, EXPECT, HeaderMap, HeaderValue};
 use hyper::{Request, StatusCode};
 use importer_flow::sink::Options;
 
@@ -28,6 +28,8 @@ pub struct Api {
     pub place: Place,
     /// How long a client may send nothing.
     pub patience: Duration,
+    /// Whether `/metrics` is among the paths: not where it has an address of its own.
+    pub metrics_here: bool,
 }
 
 /// What uploads are for.
@@ -51,7 +53,7 @@ pub enum Place {
 }
 
 impl Api {
-    /// A server for one target.
+    /// A server for one target, and the upload for that.
     ///
     /// # Errors
     ///
@@ -62,24 +64,49 @@ impl Api {
         wish: Wish,
         patience: Duration,
         now: Instant,
-    ) -> Result<Self, Refusal> {
+    ) -> Result<(Self, Arc<Session>), Refusal> {
         let token = Token::of(secret.unwrap_or_default());
-        sessions.add(token, wish, now)?.restore()?;
-        Ok(Self { sessions, place: Place::One { token, secret: secret.is_some() }, patience })
+        let session = sessions.add(token, wish, now)?;
+        session.restore()?;
+        let place = Place::One { token, secret: secret.is_some() };
+        Ok((Self { sessions, place, patience, metrics_here: true }, session))
     }
 
     /// A server for a folder.
     #[must_use]
     pub fn folder(sessions: Sessions, root: PathBuf, secret: Option<&str>, patience: Duration) -> Self {
-        Self { sessions, place: Place::Folder { root, token: secret.map(Token::of) }, patience }
+        let place = Place::Folder { root, token: secret.map(Token::of) };
+        Self { sessions, place, patience, metrics_here: true }
     }
 
     /// Answers a request. Whatever is refused before its body was read, is so without asking for it.
     pub async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Answer {
+        let answer = self.route(request).await;
+        self.sessions.budget().metrics().answered(answer.status().as_u16());
+        answer
+    }
+
+    /// Answers a request of a probe or of Prometheus.
+    pub fn probe(&self, request: &Request<Incoming>) -> Answer {
+        match request.uri().path() {
+            "/metrics" => self.metrics(),
+            path if is_health(path) => answer::text(StatusCode::OK, "OK"),
+            _ => answer::refused(&Refusal::not_found(), Wants::of(request.headers())),
+        }
+    }
+
+    fn metrics(&self) -> Answer {
+        let budget = self.sessions.budget();
+        answer::metrics(budget.metrics().text(&self.sessions.phases(), budget.active()))
+    }
+
+    async fn route(&self, request: Request<Incoming>) -> Answer {
         let wants = Wants::of(request.headers());
         match self.admit(&request) {
             Ok(Route::Health) => answer::text(StatusCode::OK, "OK"),
+            Ok(Route::Metrics) => self.metrics(),
             Ok(Route::Upload(session)) => doors::raw::answer(&session, request, self.patience).await,
+            Ok(Route::Cdi(session, door)) => doors::cdi::answer(&session, request, door, self.patience).await,
             Err(refusal) => {
                 let mut answer = answer::refused(&refusal, wants);
                 let body = request.into_body();
@@ -99,12 +126,19 @@ impl Api {
             return Err(Refusal::new(StatusCode::EXPECTATION_FAILED, "InvalidRequest", message));
         }
         let path = request.uri().path().trim_end_matches('/');
-        if matches!(path, "/healthz" | "/livez" | "/readyz") {
+        if is_health(path) {
             return Ok(Route::Health);
         }
         Caller::admit(request.extensions())?;
+        if let Some(door) = doors::cdi::Door::at(path) {
+            if door.is_probed_by(request.method()) {
+                return Ok(Route::Health);
+            }
+            return self.cdi(request.headers()).map(|session| Route::Cdi(session, door));
+        }
         match path.strip_prefix("/upload").map(|rest| rest.strip_prefix('/').unwrap_or(rest)) {
             Some(secret) => self.upload(secret).map(Route::Upload),
+            None if path == "/metrics" && self.metrics_here => Ok(Route::Metrics),
             None => Err(Refusal::not_found()),
         }
     }
@@ -115,6 +149,18 @@ impl Api {
             // A proxy in front may have taken the secret off, or this may be called by its own name inside the cluster.
             Place::One { secret: false, .. } => self.sessions.find(""),
             _ => self.sessions.find(secret),
+        }
+    }
+
+    /// The upload whose secret is in no address, as CDI's are: it comes as a bearer token, where there is one.
+    fn cdi(&self, headers: &HeaderMap) -> Result<Arc<Session>, Refusal> {
+        match &self.place {
+            Place::One { secret: false, .. } => self.sessions.find(""),
+            Place::One { secret: true, .. } => {
+                let secret = bearer(headers).filter(|secret| !secret.is_empty());
+                secret.and_then(|secret| self.sessions.find(secret).ok()).ok_or_else(Refusal::unauthorized)
+            }
+            Place::Folder { .. } => Err(Refusal::not_found()),
         }
     }
 
@@ -139,7 +185,19 @@ impl Api {
 
 enum Route {
     Health,
+    Metrics,
     Upload(Arc<Session>),
+    Cdi(Arc<Session>, doors::cdi::Door),
+}
+
+fn is_health(path: &str) -> bool {
+    matches!(path, "/healthz" | "/livez" | "/readyz")
+}
+
+/// The token of `Authorization: Bearer`.
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let (scheme, token) = headers.get(AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
 /// `jammy.qcow2.xz` becomes `jammy.raw`.

@@ -9,6 +9,8 @@ use std::time::Duration;
 use clap::{Args as Group, Parser, Subcommand};
 use importer_flow::{Checksum, Size};
 
+use crate::to::To;
+
 pub use secure::{Clients, Secure};
 
 /// Takes disk images that people send, and imports them while they come
@@ -41,6 +43,9 @@ pub struct Serve {
     /// Where to take connections; port 0 is any that is free, and said on standard output
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:8444", value_parser = address)]
     pub listen: SocketAddr,
+    /// Where /healthz and /metrics are, over plain HTTP; else both are at --listen
+    #[arg(long, value_name = "HOST:PORT", value_parser = address)]
+    pub health_listen: Option<SocketAddr>,
     /// A file with the secret of the upload's address, /upload/SECRET (with --root: what new uploads need as bearer token);
     /// without it whoever reaches the server may send
     #[arg(long, value_name = "FILE")]
@@ -74,12 +79,18 @@ pub struct Serve {
     /// How long a client may send nothing within a request
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
     pub timeout: Duration,
+    /// With --target: end also when an import fails, with the exit code that the importer has for that; else another image
+    /// may be sent in its place until --expiry. A connection that is cut is no failure
+    #[arg(long, conflicts_with = "root")]
+    pub once: bool,
     /// With --target: how long to answer after the disk is complete, before the program ends
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
     pub exit_after: Duration,
-    /// With --target: write what was done, or why it failed, as JSON
+    /// With --target: write what was done, or why it failed, as JSON; each time that an import ends
     #[arg(long, value_name = "FILE", conflicts_with = "root")]
     pub report: Option<PathBuf>,
+    #[command(flatten)]
+    pub to: To,
 }
 
 /// What uploads are for.

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use importer_flow::Settings;
 
+use crate::metrics::Metrics;
 use crate::refusal::Refusal;
 
 /// The memory that all imports share, and how many there may be.
@@ -13,6 +14,7 @@ pub struct Budget {
     memory: u64,
     most: usize,
     active: AtomicUsize,
+    metrics: Metrics,
 }
 
 /// The share of one import; given back when it is dropped.
@@ -23,7 +25,7 @@ impl Budget {
     /// `memory` bytes for at most `most` imports at a time.
     #[must_use]
     pub fn new(memory: u64, most: usize) -> Arc<Self> {
-        Arc::new(Self { memory, most, active: AtomicUsize::new(0) })
+        Arc::new(Self { memory, most, active: AtomicUsize::new(0), metrics: Metrics::default() })
     }
 
     /// A share for one more import.
@@ -47,6 +49,12 @@ impl Budget {
     pub fn active(&self) -> usize {
         self.active.load(Ordering::Relaxed)
     }
+
+    /// What is counted.
+    #[must_use]
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
 }
 
 impl Share {
@@ -59,6 +67,12 @@ impl Share {
         let settings = Settings::default();
         let threads = settings.threads / active;
         Settings { memory: memory.clamp(LEAST, MOST), threads, ..settings }
+    }
+
+    /// What is counted.
+    #[must_use]
+    pub fn metrics(&self) -> &Metrics {
+        &self.0.metrics
     }
 }
 

@@ -2,7 +2,7 @@
 //! one pass.
 //!
 //! ```text
-//! doors (raw, …) ──► session ──► feed ──► importer_flow::import
+//! doors (raw, cdi, …) ──► session ──► feed ──► importer_flow::import
 //! ```
 //!
 //! A session is one upload. Requests come and go; the import behind the session stays, and takes the bytes in order from
@@ -13,6 +13,9 @@ pub mod api;
 pub mod budget;
 mod der;
 pub mod doors;
+pub mod form;
+pub mod health;
+pub mod metrics;
 pub mod receive;
 pub mod refusal;
 pub mod server;

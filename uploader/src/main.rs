@@ -2,6 +2,7 @@
 
 mod args;
 mod serve;
+mod to;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -36,7 +37,7 @@ fn main() -> ExitCode {
         Command::Serve(serve) => serve::run(&serve),
     };
     match result {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => ExitCode::from(code),
         Err(error) => {
             complain(&error.to_string());
             ExitCode::from(error.kind().exit_code())

@@ -39,6 +39,13 @@ impl Refusal {
         )
     }
 
+    /// Nobody has said who asks, or nobody who may.
+    #[must_use]
+    pub fn unauthorized() -> Self {
+        let message = "this needs the upload's secret, as Authorization: Bearer SECRET";
+        Self::new(StatusCode::UNAUTHORIZED, "Unauthorized", message)
+    }
+
     /// It was given up.
     #[must_use]
     pub fn gone() -> Self {
@@ -64,6 +71,7 @@ impl Refusal {
     pub fn of(error: &Error) -> Self {
         let status = match error.kind() {
             Kind::Usage | Kind::NotUsable | Kind::Unsafe | Kind::Mismatch => StatusCode::BAD_REQUEST,
+            Kind::TooSmall => StatusCode::PAYLOAD_TOO_LARGE,
             Kind::Target => StatusCode::INSUFFICIENT_STORAGE,
             Kind::Transient | Kind::Changed => StatusCode::SERVICE_UNAVAILABLE,
             _ => StatusCode::INTERNAL_SERVER_ERROR,

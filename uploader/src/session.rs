@@ -7,6 +7,7 @@ mod writer;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use hyper::StatusCode;
 use importer_flow::Checksum;
 use tokio::sync::{Mutex as Turn, Notify, watch};
 
@@ -159,6 +160,37 @@ impl Session {
         Ok(Writer::new(Arc::clone(self), turn, mine))
     }
 
+    /// The right to send an image from its first byte. What an earlier request has left of one is forgotten.
+    ///
+    /// # Errors
+    ///
+    /// As those of [`writer`](Self::writer), [`wants_bytes`](Self::wants_bytes) and [`Writer::forget`].
+    pub async fn anew(self: &Arc<Self>) -> Result<Writer, Refusal> {
+        let mut writer = self.writer(Claimed::Refuse).await?;
+        self.wants_bytes()?;
+        writer.forget().await?;
+        Ok(writer)
+    }
+
+    /// Whether bytes may come still.
+    ///
+    /// # Errors
+    ///
+    /// 409 when all of them are there, whether the disk is complete or not.
+    pub fn wants_bytes(&self) -> Result<(), Refusal> {
+        match self.status().phase {
+            Phase::Succeeded => {
+                let message = "the disk is complete: there is nothing more to upload";
+                Err(Refusal::new(StatusCode::CONFLICT, "Completed", message))
+            }
+            Phase::Finishing => {
+                let message = "an image was uploaded, and is verified and stored now: wait for that to end";
+                Err(Refusal::new(StatusCode::CONFLICT, "Busy", message))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// How far it is.
     #[must_use]
     pub fn status(&self) -> Status {
@@ -173,15 +205,33 @@ impl Session {
         ended.ok().and_then(|end| end.clone())
     }
 
-    /// Waits until the disk is complete, however many imports fail before.
-    pub async fn succeeded(&self) -> Arc<End> {
+    /// Waits until it is known that the target can have the disk, or until the import has ended; then it tells how.
+    pub async fn accepted(&self) -> Option<Arc<End>> {
+        let progress = self.lock().run.as_ref().map(Run::progress)?;
+        tokio::select! {
+            biased;
+            end = self.ended() => end,
+            () = progress.accepted() => None,
+        }
+    }
+
+    /// Waits until an import after that one has ended by itself: one that is given up for another does not count.
+    pub async fn decided(&self, before: Option<&Arc<End>>) -> Arc<End> {
         loop {
             let begun = self.begun.notified();
-            if let Some(end) = self.ended().await.filter(|end| end.refusal.is_none()) {
+            let new = |end: &Arc<End>| !end.given_up && before.is_none_or(|before| !Arc::ptr_eq(before, end));
+            if let Some(end) = self.ended().await.filter(new) {
                 return end;
             }
             begun.await;
         }
+    }
+
+    /// Waits until the upload is given up.
+    pub async fn cancelled(&self) {
+        let mut newest = self.newest.subscribe();
+        // The sender is here, so this ends only with what is waited for.
+        let _ = newest.wait_for(|_| self.lock().cancelled).await;
     }
 
     /// Forgets what came so far, so that the upload waits for its first byte again. Whoever sends is stopped.

@@ -31,6 +31,12 @@ impl Sessions {
         Self { budget, most, expiry, all: Mutex::default() }
     }
 
+    /// The memory that all imports share.
+    #[must_use]
+    pub fn budget(&self) -> &Budget {
+        &self.budget
+    }
+
     /// How long an upload may do nothing.
     #[must_use]
     pub fn expiry(&self) -> Duration {

@@ -55,3 +55,22 @@ impl Progress {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::task::{Context, Poll, Waker};
+
+    use super::*;
+
+    #[test]
+    fn only_a_disk_whose_size_is_known_is_accepted() {
+        let progress = Progress::default();
+        let mut accepted = Box::pin(progress.accepted());
+        let mut poll = || accepted.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        assert_eq!(poll(), Poll::Pending);
+        progress.accept(None);
+        assert_eq!(poll(), Poll::Pending);
+        progress.accept(Some(0));
+        assert_eq!(poll(), Poll::Ready(()));
+    }
+}

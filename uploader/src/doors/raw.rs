@@ -17,7 +17,7 @@ use hyper::{Method, Request, StatusCode};
 use crate::answer::{self, Answer, Wants};
 use crate::receive::{Stop, linger, receive};
 use crate::refusal::Refusal;
-use crate::session::{Claimed, Phase, Session};
+use crate::session::{Claimed, Session};
 
 /// Answers a request for this upload.
 pub async fn answer(session: &Arc<Session>, request: Request<Incoming>, patience: Duration) -> Answer {
@@ -71,11 +71,18 @@ async fn take(
     patience: Duration,
 ) -> Result<StatusCode, Stop> {
     let range = headers.get(CONTENT_RANGE).map(Range::parse).transpose().map_err(Stop::Refused)?;
+    if let (Some(range), Some(len)) = (range, body.size_hint().exact())
+        && len != range.len
+    {
+        let message = format!("Content-Range is about {} bytes, and the body has {len}", range.len);
+        return Err(Stop::Refused(Refusal::bad(message)));
+    }
     let claimed = if range.is_some() { Claimed::TakeOver } else { Claimed::Refuse };
     let mut writer = session.writer(claimed).await.map_err(Stop::Refused)?;
-    if session.status().phase == Phase::Succeeded {
-        let message = "the disk is complete: there is nothing more to upload";
-        return Err(Stop::Refused(Refusal::new(StatusCode::CONFLICT, "Completed", message)));
+    session.wants_bytes().map_err(Stop::Refused)?;
+    if body.is_end_stream() {
+        let message = "there is nothing in the body: an empty file is no disk image";
+        return Err(Stop::Refused(Refusal::bad(message)));
     }
     let len = match range {
         Some(range) => range.total,
@@ -109,6 +116,7 @@ async fn take(
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Range {
     first: u64,
+    len: u64,
     /// Of how many bytes, where that is known.
     total: Option<u64>,
 }
@@ -125,7 +133,8 @@ impl Range {
         if first > last || total.is_some_and(|total| last >= total) {
             return Err(wrong());
         }
-        Ok(Self { first, total })
+        let len = (last - first).checked_add(1).ok_or_else(wrong)?;
+        Ok(Self { first, len, total })
     }
 }
 
@@ -136,11 +145,19 @@ mod tests {
     #[test]
     fn ranges() {
         let parse = |text| Range::parse(&HeaderValue::from_static(text));
-        assert_eq!(parse("bytes 5-9/10"), Ok(Range { first: 5, total: Some(10) }));
-        assert_eq!(parse("bytes 0-0/*"), Ok(Range { first: 0, total: None }));
-        for wrong in
-            ["", "bytes", "bytes 5-9", "bytes 9-5/10", "bytes 5-10/10", "bytes */10", "items 0-1/2", "bytes a-b/c"]
-        {
+        assert_eq!(parse("bytes 5-9/10"), Ok(Range { first: 5, len: 5, total: Some(10) }));
+        assert_eq!(parse("bytes 0-0/*"), Ok(Range { first: 0, len: 1, total: None }));
+        for wrong in [
+            "",
+            "bytes 0-18446744073709551615/*",
+            "bytes",
+            "bytes 5-9",
+            "bytes 9-5/10",
+            "bytes 5-10/10",
+            "bytes */10",
+            "items 0-1/2",
+            "bytes a-b/c",
+        ] {
             assert_eq!(parse(wrong).unwrap_err().status, StatusCode::BAD_REQUEST, "{wrong}");
         }
     }

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -24,6 +25,8 @@ pub struct End {
     pub report: Report,
     /// Why it failed, if it did.
     pub refusal: Option<Refusal>,
+    /// It did not end by itself: another takes its place, or nobody wanted it any more.
+    pub given_up: bool,
 }
 
 /// An import on a thread of its own, from its first byte to its end.
@@ -32,6 +35,7 @@ pub(super) struct Run {
     feed: Arc<Feed>,
     progress: Arc<Progress>,
     claim: Arc<Mutex<Claim>>,
+    given_up: Arc<AtomicBool>,
     end: watch::Receiver<Option<Arc<End>>>,
     finishing: bool,
 }
@@ -45,21 +49,29 @@ impl Run {
         let (tell, end) = watch::channel(None);
         let progress = Arc::<Progress>::default();
         let claim = Arc::<Mutex<Claim>>::default();
-        let job = Job { wish: wish.clone(), source, share, progress: Arc::clone(&progress), claim: Arc::clone(&claim) };
+        let given_up = Arc::<AtomicBool>::default();
+        let job = Job {
+            wish: wish.clone(),
+            source,
+            share,
+            progress: Arc::clone(&progress),
+            claim: Arc::clone(&claim),
+            given_up: Arc::clone(&given_up),
+        };
         let thread = std::thread::Builder::new().name("import".into()).spawn(move || {
             let end = job.run();
             tell.send_replace(Some(Arc::new(end)));
         });
         thread.map_err(|error| Refusal::later(5, format!("this server can't start one more import now: {error}")))?;
-        Ok(Self { feed: Arc::new(feed), progress, claim, end, finishing: false })
+        Ok(Self { feed: Arc::new(feed), progress, claim, given_up, end, finishing: false })
     }
 
     pub(super) fn feed(&self) -> Arc<Feed> {
         Arc::clone(&self.feed)
     }
 
-    pub(super) fn progress(&self) -> &Progress {
-        &self.progress
+    pub(super) fn progress(&self) -> Arc<Progress> {
+        Arc::clone(&self.progress)
     }
 
     pub(super) fn end(&self) -> watch::Receiver<Option<Arc<End>>> {
@@ -90,6 +102,7 @@ impl Run {
 
     /// Ends it, and leaves nothing of it. A disk that is complete stays.
     pub(super) fn give_up(&self, why: &str) {
+        self.given_up.store(true, Ordering::Relaxed);
         self.feed.abort(Error::new(Kind::Refused, why));
         let claim = self.claim.lock().unwrap_or_else(PoisonError::into_inner);
         claim.discard();
@@ -128,6 +141,7 @@ struct Job {
     share: Share,
     progress: Arc<Progress>,
     claim: Arc<Mutex<Claim>>,
+    given_up: Arc<AtomicBool>,
 }
 
 impl Job {
@@ -136,10 +150,11 @@ impl Job {
         // A mistake of ours must not leave clients waiting.
         let done = catch_unwind(AssertUnwindSafe(|| self.import(begun)));
         let done = done.unwrap_or_else(|_| Err(Error::new(Kind::Ours, "the import ended by a mistake of ours")));
-        match done {
+        let elapsed = begun.elapsed();
+        let end = match done {
             Ok(report) => {
                 self.wish.forget();
-                End { report, refusal: None }
+                End { report, refusal: None, given_up: false }
             }
             Err(error) => {
                 // What another process goes on with stays if that can help.
@@ -147,10 +162,18 @@ impl Job {
                     self.claim.lock().unwrap_or_else(PoisonError::into_inner).discard();
                     self.wish.forget();
                 }
-                let report = Report::failed(&error, self.progress.received(), begun.elapsed());
-                End { report, refusal: Some(Refusal::of(&error)) }
+                let report = Report::failed(&error, self.progress.received(), elapsed);
+                let given_up = self.given_up.load(Ordering::Relaxed);
+                End { report, refusal: Some(Refusal::of(&error)), given_up }
             }
-        }
+        };
+        let outcome = match &end {
+            End { given_up: true, .. } => "GivenUp",
+            end => end.report.reason(),
+        };
+        self.share.metrics().ended(outcome, elapsed);
+        tracing::info!(target = %self.wish.target, outcome, "{}", end.report.message());
+        end
     }
 
     fn import(&mut self, begun: Instant) -> Result<Report> {

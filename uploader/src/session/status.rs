@@ -26,6 +26,12 @@ pub enum Phase {
     Cancelled,
 }
 
+impl Phase {
+    /// All there are.
+    pub const ALL: [Self; 6] =
+        [Self::Waiting, Self::Receiving, Self::Finishing, Self::Succeeded, Self::Failed, Self::Cancelled];
+}
+
 /// How far an upload is, as its address tells it in JSON.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]

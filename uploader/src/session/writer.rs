@@ -84,13 +84,17 @@ impl Writer {
     pub async fn push(&mut self, bytes: Bytes) -> Result<(), Refusal> {
         self.begin(None)?;
         let Some(feed) = self.session.lock().run.as_ref().map(Run::feed) else { return Err(Refusal::gone()) };
+        let len = bytes.len() as u64;
         let pushed = tokio::select! {
             biased;
             () = self.superseded() => return Err(Refusal::busy()),
             pushed = feed.push(bytes) => pushed,
         };
         match pushed {
-            Ok(()) => Ok(()),
+            Ok(()) => {
+                self.session.budget.metrics().received(len);
+                Ok(())
+            }
             Err(Gone) => match self.session.ended().await.and_then(|end| end.refusal.clone()) {
                 Some(refusal) => Err(refusal),
                 // It has all it wanted: what comes behind the end of an image is nobody's.

@@ -3,7 +3,8 @@
 use std::env;
 use std::path::{Path, PathBuf};
 
-use super::{Keyring, Login, Registry};
+use super::{Config, Keyring, Login, Registry};
+use crate::source::{HttpConfig, Side};
 use crate::{Error, Kind, Result};
 
 /// Who we are to registries: what a program was told, and what `docker login` has left. `Debug` is not there on purpose.
@@ -40,6 +41,30 @@ impl Identity {
     }
 }
 
+impl Registry {
+    /// Registries as a target: reached as `transport` says, and known by their own part of a command line. Reads the files
+    /// of certificates and credentials; connects to nothing.
+    ///
+    /// # Errors
+    ///
+    /// `Kind::Usage` that names the setting at fault.
+    pub fn target(transport: HttpConfig, identity: Identity) -> Result<Self> {
+        if identity.user.is_some() != identity.password.is_some() {
+            let message =
+                "the target's user and password belong together: give --target-user and --target-password-file";
+            return Err(Error::new(Kind::Usage, message));
+        }
+        let transport = HttpConfig { user: None, password: None, side: Side::Target, ..transport };
+        let (role, keyring) = ("target registry".into(), identity.keyring()?);
+        // One that is not there is known before the source is read.
+        let first_attempts = FIRST_ATTEMPTS;
+        Self::new(Config { role, keyring, first_attempts, transport, ..Config::default() })
+    }
+}
+
+/// With the waits between them about four seconds.
+const FIRST_ATTEMPTS: u32 = 5;
+
 /// Where docker, podman and skopeo leave what `login` was told.
 fn usual() -> Option<PathBuf> {
     let set = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
@@ -51,4 +76,33 @@ fn usual() -> Option<PathBuf> {
         named("HOME", ".docker/config.json"),
     ];
     places.into_iter().flatten().find(|file| file.is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(identity: Identity) -> String {
+        let error = identity.keyring().err().unwrap();
+        assert_eq!(error.kind(), Kind::Usage, "{error}");
+        assert!(!error.to_string().contains("s3cret"), "{error}");
+        error.to_string()
+    }
+
+    #[test]
+    fn halves_and_files_that_make_no_sense_are_refused() {
+        let secret = || Some("s3cret".to_owned());
+        let only = Identity { password: secret(), ..Identity::default() };
+        assert!(refusal(only).contains("belong together"));
+        let only = Identity { user: secret(), ..Identity::default() };
+        assert!(refusal(only).contains("belong together"));
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("auth.json");
+        let both = || Identity { user: secret(), password: secret(), auth_file: Some(file.clone()) };
+        assert!(refusal(both()).contains("auth.json"));
+        std::fs::write(&file, "s3cret").unwrap();
+        assert!(refusal(both()).contains("auth.json"));
+        std::fs::write(&file, "{\"auths\":{}}").unwrap();
+        both().keyring().unwrap();
+    }
 }

@@ -20,7 +20,7 @@ fn names(dir: &Path) -> Vec<String> {
 
 fn refusal(result: Result<impl Sized>) -> String {
     let error = result.err().expect("it must be refused");
-    assert_eq!(error.kind(), Kind::Target, "{error}");
+    assert_eq!(error.kind().exit_code(), 8, "{error}");
     error.to_string()
 }
 

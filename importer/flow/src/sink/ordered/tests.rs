@@ -123,7 +123,7 @@ fn a_disk_out_of_order_is_refused_with_advice() {
     assert_eq!((at, error.kind()), (11, Kind::Refused));
     let text = error.to_string();
     assert!(text.starts_with("memory: the disk's data do not come in the disk's order (offset 0xb00000"), "{text}");
-    assert!(text.contains("range requests") && text.contains("--as keep"), "{text}");
+    assert!(text.contains("copy it to a file first") && text.contains("--as keep"), "{text}");
     assert!(memory.0.lock().unwrap().disk.is_empty());
     // Small runs are as bad, however few bytes they have.
     let (sink, _) = self::sink();
