@@ -11,7 +11,6 @@ mod uploads;
 
 use std::sync::Arc;
 
-use hyper::body::Incoming;
 use hyper::header::{HeaderValue, WWW_AUTHENTICATE};
 use hyper::{Method, Request, StatusCode};
 
@@ -23,6 +22,7 @@ use route::Route;
 use crate::auth::{Action, Auth, Identity};
 use crate::body::Budget;
 use crate::error::{Error, Kind, Result};
+use crate::intake::Intake;
 use crate::metrics::Metrics;
 use crate::push::Pushes;
 use crate::store::Store;
@@ -40,14 +40,14 @@ pub(crate) struct Api {
 
 /// A request whose address was understood and whose sender is known.
 pub(crate) struct Call {
-    pub(crate) request: Request<Incoming>,
+    pub(crate) request: Request<Intake>,
     pub(crate) query: Query,
     pub(crate) identity: Identity,
 }
 
 impl Api {
     /// Answers a request. `user` is set to who sent it.
-    pub(crate) async fn answer(self: &Arc<Self>, request: Request<Incoming>, user: &mut String) -> Answer {
+    pub(crate) async fn answer(self: &Arc<Self>, request: Request<Intake>, user: &mut String) -> Answer {
         let path = request.uri().path();
         if matches!(path, "/healthz" | "/livez") || path == "/metrics" && self.shows_metrics {
             return self.monitor(path).await;
@@ -74,7 +74,7 @@ impl Api {
 
     async fn answered(
         self: &Arc<Self>,
-        request: Request<Incoming>,
+        request: Request<Intake>,
         user: &mut String,
     ) -> Result<Answer, (Error, Option<String>)> {
         let route = Route::parse(request.uri().path()).map_err(|error| {

@@ -26,6 +26,7 @@ mod auth;
 mod body;
 mod direct;
 mod error;
+mod intake;
 mod metrics;
 mod push;
 mod server;

@@ -88,6 +88,10 @@ impl Metrics {
             simple("dvcr_store_size_bytes", "gauge", "What the file system of the store can hold.", room.total);
             simple("dvcr_store_free_bytes", "gauge", "What of it is free.", room.free);
             simple("dvcr_store_reserve_bytes", "gauge", "What of it stays free.", room.reserve);
+            simple("dvcr_store_full", "gauge", "1 when nothing can be stored any more.", room.is_full().into());
+            if let Some(quota) = room.quota {
+                simple("dvcr_store_quota_bytes", "gauge", "How much may be stored.", quota);
+            }
             if let Some(used) = room.used {
                 simple("dvcr_store_used_bytes", "gauge", "What counts against the quota.", used);
             }

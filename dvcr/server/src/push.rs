@@ -4,23 +4,27 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use dvcr_oci::{Algorithm, Digest, Hasher, Name};
 use http_body_util::BodyExt;
-use hyper::body::{Frame, Incoming};
+use hyper::body::Frame;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use crate::api::blocking;
 use crate::error::{Error, Kind, Result};
+use crate::intake::Intake;
 use crate::metrics::Metrics;
 use crate::store::{Store, Upload};
 
 /// What is known of the uploads of this process: their hashes so far, and who writes to them.
 pub(crate) struct Pushes {
     known: Mutex<HashMap<String, Known>>,
+    /// Uploads for which there was no room, when they ended, and the words for it: whoever did not get the answer, and asks
+    /// how far his upload has come, gets it again.
+    refused: Mutex<HashMap<String, (Instant, Error)>>,
     metrics: Arc<Metrics>,
     /// A client that sends nothing for so long is gone.
     patience: Duration,
@@ -47,7 +51,7 @@ pub(crate) struct Push {
 
 impl Pushes {
     pub(crate) fn new(metrics: Arc<Metrics>, patience: Duration) -> Arc<Self> {
-        Arc::new(Self { known: Mutex::default(), metrics, patience })
+        Arc::new(Self { known: Mutex::default(), refused: Mutex::default(), metrics, patience })
     }
 
     /// The next bytes of a body; `None` at its end.
@@ -89,12 +93,31 @@ impl Pushes {
                     }
                     tokio::time::sleep(RETRY).await;
                 }
-                other => break other?,
+                Err(error) => return Err(self.recall(&id, error)),
+                Ok(upload) => break upload,
             }
         };
         let hash = self.known.lock().ok().and_then(|mut known| known.get_mut(id)?.hash.take());
         let hasher = hash.filter(|(len, _)| *len == upload.len()).map(|(_, hasher)| hasher);
         Ok(Push::new(self, upload, hasher, Algorithm::default()))
+    }
+
+    /// What to say of an upload that is not there: why it ended, if that was not long ago.
+    pub(crate) fn recall(&self, id: &str, error: Error) -> Error {
+        if error.kind() != Kind::UploadUnknown {
+            return error;
+        }
+        let refused = self.refused.lock().ok();
+        let known = refused.as_ref().and_then(|refused| refused.get(id)).filter(|(at, _)| at.elapsed() < RECALLED);
+        known.map_or(error, |(_, why)| why.clone())
+    }
+
+    fn refuse(&self, id: &str, why: &Error) {
+        let Ok(mut refused) = self.refused.lock() else { return };
+        refused.retain(|_, (at, _)| at.elapsed() < RECALLED);
+        if refused.len() < MAX_KNOWN {
+            refused.insert(id.to_owned(), (Instant::now(), why.clone()));
+        }
     }
 
     fn forget(&self, id: &str) {
@@ -151,7 +174,7 @@ impl Push {
     /// written. What came before an error stays, so that the client can go on.
     ///
     /// Memory: two batches.
-    pub(crate) async fn receive(&mut self, mut body: Incoming) -> Result<()> {
+    pub(crate) async fn receive(&mut self, mut body: Intake) -> Result<()> {
         let (upload, hasher) = self.take()?;
         let algorithm = self.algorithm;
         // A new process reads what the old one has written.
@@ -170,7 +193,7 @@ impl Push {
             let error = received.err().or(landed.err()).unwrap_or_else(lost);
             if error.kind() == Kind::Full {
                 // What there is of it takes the room that it lacks.
-                self.discard(upload).await;
+                self.discard(upload, &error).await;
             }
             return Err(error);
         }
@@ -178,7 +201,7 @@ impl Push {
         self.len = upload.len();
         match received {
             Err(error) if error.kind() == Kind::Full => {
-                self.discard(upload).await;
+                self.discard(upload, &error).await;
                 Err(error)
             }
             other => {
@@ -188,7 +211,7 @@ impl Push {
         }
     }
 
-    async fn feed(&self, body: &mut Incoming, flight: &mut Flight) -> Result<()> {
+    async fn feed(&self, body: &mut Intake, flight: &mut Flight) -> Result<()> {
         let mut batch = Vec::new();
         let mut size = 0;
         let stopped = self.stop.notified();
@@ -247,7 +270,16 @@ impl Push {
         Ok(())
     }
 
-    async fn discard(&self, upload: Upload) {
+    /// Removes it, because there is no room for it. It can't become whole, and what it has brought would keep the place of
+    /// what could help.
+    pub(crate) async fn give_up(mut self, why: &Error) {
+        if let Ok((upload, _)) = self.take() {
+            self.discard(upload, why).await;
+        }
+    }
+
+    async fn discard(&self, upload: Upload, why: &Error) {
+        self.pushes.refuse(&self.id, why);
         if let Err(error) = blocking(move || upload.cancel()).await {
             tracing::warn!("an upload for which there was no room could not be removed: {error}");
         }
@@ -335,8 +367,10 @@ fn lost() -> Error {
 const MAX_BATCH: usize = 512 << 10;
 /// A client that sends one byte at a time has a batch of so many.
 const MAX_PIECES: usize = 256;
-/// Hashes of uploads that nobody writes to.
+/// Hashes of uploads that nobody writes to; and uploads that are no more.
 const MAX_KNOWN: usize = 4096;
+/// Clients that did not get an answer ask again within seconds.
+const RECALLED: Duration = Duration::from_secs(60);
 /// How long one request waits for another to let go of an upload.
 const TRIES: u32 = 200;
 const RETRY: Duration = Duration::from_millis(25);

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use hyper::body::Incoming;
-use hyper::header::USER_AGENT;
+use hyper::header::{CONNECTION, HeaderValue, USER_AGENT};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -23,6 +23,7 @@ use crate::auth::{Access, Auth};
 use crate::body::Budget;
 use crate::direct::Direct;
 use crate::error::{Error, Kind, Result};
+use crate::intake::Intake;
 use crate::metrics::{Metrics, Request};
 use crate::push::Pushes;
 use crate::store::Store;
@@ -268,11 +269,16 @@ async fn answer(
         quiet: matches!(path, "/healthz" | "/livez" | "/metrics"),
     };
     let mut user = std::mem::take(&mut log.user);
+    let (request, end) = Intake::of(request);
     let answer = api.answer(request, &mut user).await;
     log.user = user;
     log.status = answer.status().as_u16();
     let (mut head, body) = answer.into_parts();
     log.error = head.extensions.remove::<Why>().map(|why| why.0);
+    if !end.is_reached() {
+        // The client learns that the rest of what it sends is for nothing.
+        head.headers.insert(CONNECTION, HeaderValue::from_static("close"));
+    }
     log.length = hyper::body::Body::size_hint(&body).exact().unwrap_or_default();
     let body = match direct {
         Some(direct) => body.over(&direct),

@@ -1,11 +1,19 @@
 //! No room.
 
+#![allow(clippy::unwrap_used, reason = "this is a test; clippy allows it only inside the test functions")]
+
 mod support;
 
 use fixtures::devices::TinyTmpfs;
 use fixtures::http::Call;
 use fixtures::oci::push;
+use fixtures::registry::Registry;
 use support::{begin, blob, dvcr, image, noise, output};
+
+fn nothing_is_left(registry: &Registry) {
+    let left: Vec<_> = registry.root().join("uploads").read_dir().unwrap().collect();
+    assert!(left.is_empty(), "{left:?}");
+}
 
 #[test]
 fn a_full_store_says_so_and_recovers() {
@@ -31,14 +39,16 @@ fn a_full_store_says_so_and_recovers() {
     let pieces: Vec<&[u8]> = large.chunks(1 << 20).collect();
     let answer = wire.send(&Call::new("PATCH", &place).chunked(&pieces)).unwrap();
     assert_eq!(answer.status, 507, "{}", String::from_utf8_lossy(&answer.body));
-    assert_eq!(wire.send(&Call::new("GET", &place)).unwrap().status, 404);
+    assert_eq!(wire.send(&Call::new("GET", &place)).unwrap().status, 507, "whoever did not hear it hears it again");
+    nothing_is_left(&registry);
 
     // In chunks that are announced: what came before is gone, too.
     let place = begin(&wire, "a");
     let chunk = |bytes: &[u8]| Call::new("PATCH", &place).body(bytes);
     assert_eq!(wire.send(&chunk(&large[..10 << 20])).unwrap().status, 202);
     assert_eq!(wire.send(&chunk(&large[10 << 20..])).unwrap().status, 507);
-    assert_eq!(wire.send(&Call::new("GET", &place)).unwrap().status, 404);
+    assert_eq!(wire.send(&Call::new("GET", &place)).unwrap().status, 507, "whoever did not hear it hears it again");
+    nothing_is_left(&registry);
 
     // What was there is there, and what fits can be pushed.
     for blob in &kept.blobs {
@@ -57,11 +67,14 @@ fn a_full_store_says_so_and_recovers() {
     assert_eq!(answer.status, 503);
     assert!(String::from_utf8_lossy(&answer.body).contains("full"));
     assert_eq!(wire.send(&Call::new("GET", "/livez")).unwrap().status, 200);
+    let metrics = || String::from_utf8(wire.send(&Call::new("GET", "/metrics")).unwrap().body).unwrap();
+    assert!(metrics().contains("\ndvcr_store_full 1\n"), "{}", metrics());
     assert_eq!(wire.send(&Call::new("POST", "/v2/a/blobs/uploads/")).unwrap().status, 507);
     assert_eq!(wire.send(&Call::new("GET", "/v2/a/manifests/v2")).unwrap().status, 200);
     // Deleting is what helps, so it has to work.
     assert_eq!(wire.send(&Call::new("DELETE", &format!("/v2/a/manifests/{}", kept.digest()))).unwrap().status, 202);
     output("gc", registry.root(), &["--grace", "0"]);
+    assert!(metrics().contains("\ndvcr_store_full 0\n"), "{}", metrics());
     push(&wire, "a", "v3", &image(&noise(1 << 20, 5)));
     assert!(output("check", registry.root(), &[]).contains("all sound"));
 }
@@ -77,7 +90,8 @@ fn a_disk_that_is_full_without_notice_is_told_the_same_way() {
     let pieces: Vec<&[u8]> = large.chunks(1 << 20).collect();
     let answer = wire.send(&Call::new("PATCH", &place).chunked(&pieces)).unwrap();
     assert_eq!(answer.status, 507, "{}", String::from_utf8_lossy(&answer.body));
-    assert_eq!(wire.send(&Call::new("GET", &place)).unwrap().status, 404);
+    assert_eq!(wire.send(&Call::new("GET", &place)).unwrap().status, 507, "whoever did not hear it hears it again");
+    nothing_is_left(&registry);
     push(&wire, "a", "v1", &image(&noise(4 << 20, 3)));
     assert!(output("check", registry.root(), &[]).contains("all sound"));
 }

@@ -82,7 +82,8 @@ impl Api {
 
     pub(super) async fn upload_status(&self, name: Name, id: String) -> Result<Answer> {
         let (store, repository, upload) = (self.store.clone(), name.clone(), id.clone());
-        let len = blocking(move || store.upload_len(&repository, &upload)).await?;
+        let len = blocking(move || store.upload_len(&repository, &upload)).await;
+        let len = len.map_err(|error| self.pushes.recall(&id, error))?;
         Ok(progress(StatusCode::NO_CONTENT, &name, &id, len))
     }
 
@@ -118,7 +119,7 @@ impl Api {
     }
 
     /// The upload that a chunk with these headers belongs to, if it begins where that ends and there is room for it. Without
-    /// room the upload is dropped: it can't become whole, and what it has brought would keep the place of what could help.
+    /// room the upload is given up.
     async fn resumed(&self, name: &Name, id: &str, headers: &HeaderMap) -> Result<Resumed> {
         let push = self.pushes.resume(&self.store, name, id).await?;
         if let Some(answer) = misplaced(headers, name, &push)? {
@@ -128,7 +129,7 @@ impl Api {
             Ok(()) => Ok(Resumed::Push(push)),
             Err(error) => {
                 if error.kind() == Kind::Full {
-                    push.cancel().await?;
+                    push.give_up(&error).await;
                 }
                 Err(error)
             }

@@ -28,8 +28,19 @@ pub struct Room {
     pub free: u64,
     /// What stays free.
     pub reserve: u64,
+    /// How much may be stored, if that is limited.
+    pub quota: Option<u64>,
     /// What is stored, if there is a quota and it was counted.
     pub used: Option<u64>,
+}
+
+impl Room {
+    /// Whether nothing can be stored any more.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        let is_used_up = self.quota.zip(self.used).is_some_and(|(quota, used)| used >= quota);
+        is_used_up || self.free <= self.reserve
+    }
 }
 
 pub(super) struct Space {
@@ -64,7 +75,7 @@ impl Space {
             Ok(used) => used.as_ref().map(|used| used.bytes),
             Err(_) => None,
         };
-        Ok(Room { total, free, reserve, used })
+        Ok(Room { total, free, reserve, quota: self.limits.quota, used })
     }
 
     /// Refuses `more` bytes for which there is no room. Nothing is kept for the caller: uploads ask again while they run.
