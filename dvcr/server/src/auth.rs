@@ -88,9 +88,20 @@ pub(crate) struct Auth {
 impl Auth {
     /// Reads the files now, so that a wrong one is named before anything is served.
     pub(crate) fn new(access: Access) -> Result<Self> {
+        let files = access.htpasswd.as_ref().zip(access.htpasswd_pull.as_ref());
+        let files = files.map(|(all, pull)| format!("{} and in {}", all.display(), pull.display()));
+        let htpasswd = access.htpasswd.map(Htpasswd::new).transpose()?;
+        let readers = access.htpasswd_pull.map(Htpasswd::new).transpose()?;
+        if let (Some(users), Some(readers), Some(files)) = (&htpasswd, &readers, files)
+            && let Some(user) = users.shared(readers)?
+        {
+            let message =
+                format!("{user} is in {files}: whoever may do everything need not be among those who may pull");
+            return Err(Error::new(Kind::Usage, message));
+        }
         Ok(Self {
-            htpasswd: access.htpasswd.map(Htpasswd::new).transpose()?,
-            readers: access.htpasswd_pull.map(Htpasswd::new).transpose()?,
+            htpasswd,
+            readers,
             tokens: access.tokens.map(Tokens::new).transpose()?,
             anonymous_pull: access.anonymous_pull,
         })

@@ -42,29 +42,47 @@ fn passwords() {
 fn who_may_only_pull() {
     let readers = tempfile::NamedTempFile::new().unwrap();
     let hash = bcrypt::hash("lesen", 4).unwrap();
-    // The name of somebody who may do everything, too: the password tells them apart.
-    std::fs::write(readers.path(), format!("reader:{hash}\nadmin:{hash}\n")).unwrap();
+    std::fs::write(readers.path(), format!("reader:{hash}\n")).unwrap();
     let file = readers.path().to_str().unwrap();
     let registry = dvcr().login("admin", "geheim").with("--htpasswd-pull").with(file).start();
     let manifest = image(b"layer");
     push(&registry.wire().header("Authorization", &basic("admin", "geheim")), "a", "v1", &manifest);
-    for user in ["reader", "admin"] {
-        let reader = registry.wire().header("Authorization", &basic(user, "lesen"));
-        for target in ["/v2/", "/v2/a/manifests/v1", "/v2/a/tags/list", "/v2/_catalog"] {
-            assert_eq!(status(&reader, "GET", target), 200, "{target}");
-        }
-        let answer = reader.send(&Call::new("POST", "/v2/a/blobs/uploads/")).unwrap();
-        assert_eq!((answer.status, answer.json()["errors"][0]["code"].as_str()), (403, Some("DENIED")));
-        assert_eq!(status(&reader, "PUT", "/v2/a/manifests/v2"), 403);
-        assert_eq!(status(&reader, "DELETE", &format!("/v2/a/manifests/{}", manifest.digest())), 403);
+    let reader = registry.wire().header("Authorization", &basic("reader", "lesen"));
+    for target in ["/v2/", "/v2/a/manifests/v1", "/v2/a/tags/list", "/v2/_catalog"] {
+        assert_eq!(status(&reader, "GET", target), 200, "{target}");
     }
+    let answer = reader.send(&Call::new("POST", "/v2/a/blobs/uploads/")).unwrap();
+    assert_eq!((answer.status, answer.json()["errors"][0]["code"].as_str()), (403, Some("DENIED")));
+    assert_eq!(status(&reader, "PUT", "/v2/a/manifests/v2"), 403);
+    assert_eq!(status(&reader, "DELETE", &format!("/v2/a/manifests/{}", manifest.digest())), 403);
     assert_eq!(status(&registry.wire().header("Authorization", &basic("reader", "geheim")), "GET", "/v2/"), 401);
     assert_eq!(status(&registry.wire(), "GET", "/v2/a/manifests/v1"), 401);
+    assert!(!registry.said().contains("nobody can push"));
     // Without another file nobody may push.
     let registry = dvcr().with("--htpasswd-pull").with(file).start();
     assert_eq!(status(&registry.wire(), "POST", "/v2/a/blobs/uploads/"), 401);
     let reader = registry.wire().header("Authorization", &basic("reader", "lesen"));
     assert_eq!(status(&reader, "POST", "/v2/a/blobs/uploads/"), 403);
+    assert!(registry.said().contains("nobody can push"), "{}", registry.said());
+}
+
+#[test]
+fn who_may_do_everything_is_not_among_those_who_may_only_pull() {
+    let dir = tempfile::tempdir().unwrap();
+    let hash = bcrypt::hash("geheim", 4).unwrap();
+    let file = |name: &str, users: &[&str]| {
+        let path = dir.path().join(name);
+        let lines: Vec<_> = users.iter().map(|user| format!("{user}:{hash}\n")).collect();
+        std::fs::write(&path, lines.concat()).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let (all, pull) = (file("all", &["admin", "ci"]), file("pull", &["reader", "admin"]));
+    let root = dir.path().join("root");
+    let output =
+        support::run("serve", &root, &["--listen", "127.0.0.1:0", "--htpasswd", &all, "--htpasswd-pull", &pull]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains(&format!("admin is in {all} and in {pull}")), "{said}");
 }
 
 #[test]

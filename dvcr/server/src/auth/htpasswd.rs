@@ -27,6 +27,12 @@ impl Htpasswd {
         Ok(Self { users, known: Arc::default(), turns: Arc::new(Semaphore::new(TURNS)) })
     }
 
+    /// The first of those who are in another file, too.
+    pub(super) fn shared(&self, other: &Self) -> Result<Option<String>> {
+        let (ours, theirs) = (self.users.now()?, other.users.now()?);
+        Ok(ours.keys().filter(|user| theirs.contains_key(*user)).min().cloned())
+    }
+
     /// Whether this is somebody's password. Somebody who does not exist takes as long as one with a wrong password.
     pub(super) async fn accepts(&self, user: &str, password: &str) -> Result<bool> {
         let users = self.users.now()?;

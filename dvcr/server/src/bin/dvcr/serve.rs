@@ -28,6 +28,11 @@ async fn serve_until_told(serve: Serve) -> Result<()> {
     if let Err(error) = store.probe() {
         tracing::warn!("nothing can be pushed, only pulled: {error}");
     }
+    if serve.htpasswd_pull.is_some() && serve.htpasswd.is_none() && serve.token_public_key.is_none() {
+        tracing::warn!(
+            "nobody can push: --htpasswd-pull names who may pull, and neither --htpasswd nor tokens who else"
+        );
+    }
     let options = options(&serve.garbage)?;
     let config = Config {
         listen: serve.listen,
