@@ -20,7 +20,7 @@ fn a_wrong_digest_leaves_nothing() {
         let left: Vec<_> = registry.root().join(folder).read_dir().unwrap().collect();
         assert!(left.is_empty(), "{folder}: {left:?}");
     }
-    assert!(output("check", registry.root(), &[]).starts_with("0 contents"));
+    assert!(output("check", registry.root(), &[]).starts_with("0 blobs"));
 }
 
 #[test]
@@ -42,7 +42,7 @@ fn two_push_the_same_at_once() {
             });
         }
     });
-    assert!(output("check", registry.root(), &[]).starts_with("1 contents (6.0 MiB)"));
+    assert!(output("check", registry.root(), &[]).starts_with("1 blobs (6.0 MiB)"));
 }
 
 #[test]

@@ -24,16 +24,21 @@ fn list_remove_collect_check() {
     assert!(lines.contains(&one.digest()) && lines.contains(&two.digest()));
     let json: serde_json::Value = serde_json::from_str(&output("ls", root, &["vi/ns/b", "--json"])).unwrap();
     assert_eq!((json["name"].as_str(), json["tag"].as_str()), (Some("vi/ns/b"), Some("v1")));
+    let only = output("ls", root, &["cvi/a:v2"]);
+    assert!(only.starts_with(&format!("cvi/a:v2\t{}", two.digest())) && only.lines().count() == 1, "{only}");
+    assert_eq!(output("ls", root, &[&format!("cvi/a@{}", one.digest())]).lines().count(), 1);
     output("rm", root, &["cvi/a:v1", "vi/ns/b:v1"]);
     assert!(output("gc", root, &["--dry-run"]).starts_with("would remove"));
     let said = output("gc", root, &[]);
-    assert!(said.contains("of 2 repositories"), "{said}");
+    assert!(said.contains("of 2 repositories; freed 3 blobs, "), "{said}");
     assert_eq!(output("ls", root, &["--untagged"]).lines().count(), 1);
     assert!(output("check", root, &[]).contains("1 repositories, 1 manifests, 1 tags: all sound"));
     output("rm", root, &["--all", "cvi/a"]);
     output("gc", root, &[]);
-    assert_eq!(output("ls", root, &[]), "");
-    assert!(output("check", root, &[]).starts_with("0 contents"));
+    let said = run("ls", root, &[]);
+    assert!(said.status.success() && said.stdout.is_empty(), "{said:?}");
+    assert!(String::from_utf8(said.stderr).unwrap().contains("the store is empty"));
+    assert!(output("check", root, &[]).starts_with("0 blobs"));
 }
 
 #[test]
@@ -48,11 +53,76 @@ fn what_stays_is_said_with_when_it_can_go() {
     output("rm", root, &["a:v1"]);
     let said = output("gc", root, &["--grace", "0"]);
     assert!(
-        said.contains("1 manifests and blobs that nobody needs stay for now") && said.contains("again in "),
+        said.contains("1 manifests and blobs that nobody needs stay for now whatever --grace is, because a push"),
         "{said}"
     );
     let when = said.trim().rsplit("in ").next().unwrap();
     assert!(when == "10m" || when.starts_with("9m "), "{said}");
+    // And the other reason.
+    push(&wire, "b", "v1", &image(b"two"));
+    push(&wire, "b", "v1", &image(b"three"));
+    let said = output("gc", root, &[]);
+    assert!(
+        said.contains("1 manifests that nobody needs stay for now, because they are younger than --grace"),
+        "{said}"
+    );
+}
+
+#[test]
+fn what_has_no_tag_is_not_listed_but_said() {
+    let registry = dvcr().start();
+    let (wire, root) = (registry.wire(), registry.root());
+    push(&wire, "a", "v1", &image(b"one"));
+    push(&wire, "a", "v1", &image(b"two"));
+    assert_eq!(wire.send(&Call::new("DELETE", "/v2/a/manifests/v1")).unwrap().status, 202);
+    for (args, words) in [(&["a"][..], "a has no tags, and 2 manifests without one"), (&[], "the store has no tags")] {
+        let output = run("ls", root, args);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success() && output.stdout.is_empty() && said.contains(words), "{said}");
+    }
+    assert_eq!(output("ls", root, &["a", "--untagged"]).lines().count(), 2);
+}
+
+#[test]
+fn what_is_damaged_is_discarded_and_pushed_again() {
+    let registry = dvcr().start();
+    let (wire, root) = (registry.wire(), registry.root());
+    let manifest = image(b"one");
+    push(&wire, "a", "v1", &manifest);
+    push(&wire, "b", "v2", &manifest);
+    let layer = manifest.blobs.iter().find(|blob| blob.bytes == b"one").unwrap().digest();
+    let hex = &layer["sha256:".len()..];
+    let content = root.join("blobs/sha256").join(&hex[..2]).join(hex);
+    std::fs::remove_file(&content).unwrap();
+    std::fs::write(&content, "onf").unwrap();
+    let head = |name: &str| wire.send(&Call::new("HEAD", &format!("/v2/{name}/blobs/{layer}"))).unwrap().status;
+    let checked = |args: &[&str]| {
+        let output = run("check", root, args);
+        (output.status.code(), String::from_utf8(output.stdout).unwrap())
+    };
+    let (code, said) = checked(&[]);
+    assert_eq!(code, Some(7));
+    assert!(said.contains("run dvcr check --discard, then push a:v1, b:v2 again"), "{said}");
+    assert_eq!(head("a"), 200, "a push would leave it out");
+    let (code, said) = checked(&["--discard"]);
+    assert_eq!(code, Some(7));
+    assert!(said.contains(&format!("{layer}: its bytes are others than were pushed: it was removed")), "{said}");
+    assert_eq!((head("a"), head("b")), (404, 404));
+    push(&wire, "a", "v1", &manifest);
+    let (code, said) = checked(&[]);
+    assert_eq!(code, Some(0), "{said}");
+    for name in ["a", "b"] {
+        let answer = wire.send(&Call::new("GET", &format!("/v2/{name}/blobs/{layer}"))).unwrap();
+        assert_eq!((answer.status, answer.body.as_slice()), (200, b"one".as_slice()));
+    }
+}
+
+#[test]
+fn without_a_command_it_says_what_there_is() {
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_dvcr")).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("Usage: dvcr") && said.contains("serve") && said.contains("check"), "{said}");
 }
 
 #[test]
@@ -63,12 +133,18 @@ fn what_is_wrong_is_said_in_one_line() {
     let root = registry.root().to_owned();
     let nowhere = root.join("nowhere");
     let occupied = registry.host();
-    let cases: [(&str, &std::path::Path, &[&str], i32, &str); 9] = [
+    let cases: [(&str, &std::path::Path, &[&str], i32, &str); 15] = [
         ("ls", &nowhere, &[], 2, "is no store of dvcr"),
         ("rm", &root, &["a:v9"], 4, "a has no manifest v9"),
         ("rm", &root, &["a"], 2, "names a whole repository"),
         ("rm", &root, &["../a:v1"], 2, "is no name of a repository"),
+        ("rm", &root, &["docker://host/a:v1"], 2, "so write it as a:v1"),
+        ("rm", &root, &["--all", "a:v1"], 2, "a:v1 is one image, but --all"),
+        ("rm", &root, &["a:v1", "b"], 2, "b names a whole repository"),
         ("ls", &root, &["b"], 4, "there is no repository b"),
+        ("ls", &root, &["a:v9"], 4, "a has no manifest v9"),
+        ("ls", &root, &["127.0.0.1:5000/a:v1"], 2, "so write it as a:v1"),
+        ("check", &root, &["--repair"], 2, "see dvcr check --help"),
         ("gc", &root, &["--keep", "/does/not/exist"], 2, "no such file"),
         ("gc", &root, &["--grace", "soon"], 2, "write it as 90s"),
         ("serve", &root, &["--listen", &occupied], 2, "can't be listened on: address already in use"),

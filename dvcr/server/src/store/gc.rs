@@ -90,10 +90,14 @@ pub struct Outcome {
     pub bytes: u64,
     /// Uploads that had expired.
     pub uploads: usize,
-    /// Manifests and blobs that nobody needs, but which a push may rely on or which are younger than the grace.
+    /// Manifests that nobody needs, but which lost their last tag or were pulled less than the grace ago.
     pub young: usize,
     /// How long it is at most until the last of them may go, if nobody touches it again.
-    pub wait: Duration,
+    pub young_wait: Duration,
+    /// Manifests and blobs that nobody needs, but which a push may rely on, whatever the grace.
+    pub held: usize,
+    /// How long it is at most until the last of them may go, if nobody touches it again.
+    pub held_wait: Duration,
     /// Repositories left alone, because somebody reads from them.
     pub read: usize,
     /// Repositories left alone, because they are damaged.
@@ -130,7 +134,9 @@ impl Store {
             match self.mark(&name, seen, options, pushed.contains(&name)) {
                 Ok(mark) => {
                     outcome.young += mark.young;
-                    outcome.wait = outcome.wait.max(mark.wait);
+                    outcome.young_wait = outcome.young_wait.max(mark.young_wait);
+                    outcome.held += mark.held;
+                    outcome.held_wait = outcome.held_wait.max(mark.held_wait);
                     outcome.read += usize::from(mark.is_read);
                     marks.insert(name, mark);
                 }

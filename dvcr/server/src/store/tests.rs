@@ -170,10 +170,67 @@ fn pushing_again_heals_what_was_damaged() {
     std::fs::remove_file(&manifest).unwrap();
     std::fs::write(&manifest, b"{}").unwrap();
     let findings = home.store.check(2).unwrap().findings;
-    assert_eq!(findings.len(), 3, "{findings:#?}");
+    assert_eq!(findings.len(), 2, "{findings:#?}");
+    let hint = "run dvcr check --discard, then push a:v1 again";
+    assert!(findings.iter().all(|finding| finding.what.ends_with(hint)), "{findings:#?}");
     assert_eq!(home.store.manifest(&name("a"), &digest).unwrap_err().kind(), Kind::Damaged);
     home.image(&name("a"), b"layer", Some("v1"));
     home.is_sound();
+}
+
+#[test]
+fn what_was_discarded_can_be_pushed_again_by_anybody() {
+    let home = Home::new();
+    let (a, b) = (name("a"), name("b"));
+    for (name, tag) in [(&a, "v1"), (&b, "v2")] {
+        home.image(name, b"layer", Some(tag));
+    }
+    let left = home.push(&a, b"left");
+    let layer = Digest::of(b"layer");
+    for (digest, bytes) in [(layer, b"lager"), (left, b"lift!")] {
+        let path = home.store.layout().content(&digest);
+        std::fs::remove_file(&path).unwrap();
+        std::fs::write(&path, bytes).unwrap();
+    }
+    let said = || -> Vec<String> {
+        let report = home.store.check_and_discard(2).unwrap();
+        report.findings.iter().map(ToString::to_string).collect()
+    };
+    let wrong = "its bytes are others than were pushed: it was removed";
+    let mut expected = [
+        format!("{layer}: {wrong}: push one of these again, and all have it: a:v1, b:v2"),
+        format!("{left}: {wrong}; no image needs it"),
+    ];
+    expected.sort();
+    assert_eq!(said(), expected);
+    // Whoever asks is told to push it, and it can't be had by a mount.
+    assert_eq!(home.store.blob_size(&a, &layer).unwrap_err().kind(), Kind::BlobUnknown);
+    assert_eq!(home.store.blob(&b, &layer).unwrap_err().kind(), Kind::BlobUnknown);
+    assert!(!home.store.mount(&name("c"), &layer).unwrap());
+    assert_eq!(home.put(&a, &image(b"layer"), Some("v1")).unwrap_err().kind(), Kind::ManifestBlobUnknown);
+    let missing = "the content of this blob is missing";
+    assert!(said().contains(&format!("b@{layer}: {missing}: push b:v2 again")), "{:?}", said());
+    assert!(said().contains(&format!("a@{left}: {missing}: no image needs it: run dvcr gc")), "{:?}", said());
+    home.push(&a, b"left");
+    home.image(&b, b"layer", Some("v2"));
+    home.is_sound();
+    assert_eq!(home.store.blob(&a, &layer).unwrap().size, 5);
+}
+
+#[test]
+fn what_was_pushed_again_meanwhile_is_not_discarded() {
+    let home = Home::new();
+    let a = name("a");
+    let layer = home.push(&a, b"layer");
+    let path = home.store.layout().content(&layer);
+    std::fs::remove_file(&path).unwrap();
+    std::fs::write(&path, b"lager").unwrap();
+    let read = std::fs::File::open(&path).unwrap();
+    home.push(&a, b"layer");
+    assert!(!home.store.discard(&layer, &read).unwrap());
+    home.is_sound();
+    assert!(home.store.discard(&layer, &std::fs::File::open(&path).unwrap()).unwrap());
+    assert!(!home.store.discard(&layer, &read).unwrap(), "it is gone already");
 }
 
 #[test]

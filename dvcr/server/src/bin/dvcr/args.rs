@@ -15,7 +15,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 ///   dvcr gc --root /data
 ///   dvcr check --root /data
 #[derive(Parser)]
-#[command(name = "dvcr", version, verbatim_doc_comment, max_term_width = 100)]
+#[command(name = "dvcr", version, verbatim_doc_comment, max_term_width = 100, arg_required_else_help = true)]
 pub(crate) struct Args {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -147,6 +147,9 @@ pub(crate) struct Check {
     /// Hashing threads
     #[arg(long, value_name = "N", default_value_t = 2)]
     pub(crate) threads: usize,
+    /// Remove blobs that are damaged, so that the next push brings them again
+    #[arg(long)]
+    pub(crate) discard: bool,
 }
 
 #[derive(clap::Args)]
@@ -154,7 +157,7 @@ pub(crate) struct Ls {
     /// The folder of the store
     #[arg(long, value_name = "DIR")]
     pub(crate) root: PathBuf,
-    /// Only this repository
+    /// Only this: name, name:tag or name@digest
     pub(crate) name: Option<String>,
     /// Also manifests without a tag
     #[arg(long)]

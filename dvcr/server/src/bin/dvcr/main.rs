@@ -1,6 +1,7 @@
 //! The registry, and what people do with its store.
 
 mod args;
+mod named;
 mod serve;
 mod shown;
 mod store;
@@ -8,7 +9,8 @@ mod store;
 use std::io::Write;
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser};
 use dvcr::{Error, Kind};
 
 use crate::args::{Args, Command};
@@ -22,9 +24,13 @@ fn main() -> ExitCode {
             return ExitCode::SUCCESS;
         }
         Err(error) => {
+            if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+                let _ = error.print();
+                return ExitCode::from(Kind::Usage.exit_code());
+            }
             let text = error.to_string();
             let said = text.split("\n\n").next().unwrap_or_default().trim_start_matches("error: ");
-            complain(&format!("{said}; see dvcr --help"));
+            complain(&format!("{said}; see {}", help()));
             return ExitCode::from(Kind::Usage.exit_code());
         }
     };
@@ -44,7 +50,16 @@ fn main() -> ExitCode {
     }
 }
 
-/// Says why it ended, as one line a person understands.
+/// Where to read how it is called: of the command that was meant, if it is one.
+fn help() -> String {
+    let meant = std::env::args_os().nth(1);
+    match meant.and_then(|meant| Args::command().find_subcommand(meant).map(|command| command.get_name().to_owned())) {
+        Some(command) => format!("dvcr {command} --help"),
+        None => "dvcr --help".to_owned(),
+    }
+}
+
+/// Says why it ended, or what else is no part of the answer, as one line a person understands.
 fn complain(why: &str) {
     let words = why.split_whitespace().collect::<Vec<_>>().join(" ");
     let line: String = words.chars().map(|c| if c.is_control() { '?' } else { c }).collect();

@@ -7,7 +7,8 @@ use dvcr_oci::{Digest, Manifest, Name, Tag};
 use serde::Serialize;
 
 use crate::args::{Check, Gc, Ls, Rm};
-use crate::{say, serve, shown};
+use crate::named::Named;
+use crate::{complain, say, serve, shown};
 
 pub(crate) fn gc(gc: &Gc) -> Result<()> {
     let store = Store::open(&gc.root)?;
@@ -15,21 +16,28 @@ pub(crate) fn gc(gc: &Gc) -> Result<()> {
     let outcome = store.collect(&options)?;
     let did = if gc.dry_run { "would remove" } else { "removed" };
     say(format_args!(
-        "{did} {} tags, {} manifests, {} blobs and {} expired uploads of {} repositories: {} contents, {}",
+        "{did} {} tags, {} manifests and {} expired uploads of {} repositories; {} {} blobs, {}",
         outcome.tags,
         outcome.manifests,
-        outcome.blobs,
         outcome.uploads,
         outcome.repositories,
+        if gc.dry_run { "would free" } else { "freed" },
         outcome.contents,
         shown::bytes(outcome.bytes)
     ))?;
     if outcome.young > 0 {
         say(format_args!(
-            "{} manifests and blobs that nobody needs stay for now: a push was about to use them, or they are younger than \
-             --grace; collect again in {}",
+            "{} manifests that nobody needs stay for now, because they are younger than --grace: collect again in {}",
             outcome.young,
-            shown::time(outcome.wait)
+            shown::time(outcome.young_wait)
+        ))?;
+    }
+    if outcome.held > 0 {
+        say(format_args!(
+            "{} manifests and blobs that nobody needs stay for now whatever --grace is, because a push that goes on may rely \
+             on them: collect again in {}",
+            outcome.held,
+            shown::time(outcome.held_wait)
         ))?;
     }
     if outcome.read > 0 {
@@ -42,12 +50,13 @@ pub(crate) fn gc(gc: &Gc) -> Result<()> {
 }
 
 pub(crate) fn check(check: &Check) -> Result<()> {
-    let report = Store::open(&check.root)?.check(check.threads)?;
+    let store = Store::open(&check.root)?;
+    let report = if check.discard { store.check_and_discard(check.threads) } else { store.check(check.threads) }?;
     for finding in &report.findings {
         say(finding)?;
     }
     say(format_args!(
-        "{} contents ({}), {} repositories, {} manifests, {} tags: {}",
+        "{} blobs ({}), {} repositories, {} manifests, {} tags: {}",
         report.contents,
         shown::bytes(report.bytes),
         report.repositories,
@@ -77,33 +86,62 @@ struct Line {
 
 pub(crate) fn ls(ls: &Ls) -> Result<()> {
     let store = Store::open(&ls.root)?;
-    let names = match &ls.name {
-        Some(text) => {
-            let name = Name::parse(text).map_err(usage)?;
-            if !store.exists(&name) {
-                return Err(Error::new(Kind::NameUnknown, format!("there is no repository {name}")));
-            }
-            vec![name]
+    let named = ls.name.as_deref().map(Named::parse).transpose()?;
+    let names = match &named {
+        Some(Named { name, .. }) if !store.exists(name) => {
+            return Err(Error::new(Kind::NameUnknown, format!("there is no repository {name}")));
         }
+        Some(Named { name, digest: Some(digest), tag }) => {
+            store.peek(name, digest)?;
+            return print(ls, &line(&store, name, tag.as_ref(), *digest));
+        }
+        Some(Named { name, tag: Some(tag), .. }) => {
+            let digest = store.resolve(name, tag)?;
+            return print(ls, &line(&store, name, Some(tag), digest));
+        }
+        Some(Named { name, .. }) => vec![name.clone()],
         None => store.repositories(None, usize::MAX)?.0,
     };
-    for name in names {
+    let mut printed = 0;
+    for name in &names {
         let mut tagged = BTreeSet::new();
-        for tag in store.tags(&name, None, usize::MAX).map(|(tags, _)| tags).unwrap_or_default() {
+        for tag in store.tags(name, None, usize::MAX).map(|(tags, _)| tags).unwrap_or_default() {
             // One that was removed just now.
-            let Ok(digest) = store.resolve(&name, &tag) else { continue };
+            let Ok(digest) = store.resolve(name, &tag) else { continue };
             tagged.insert(digest);
-            print(ls, &line(&store, &name, Some(&tag), digest))?;
+            print(ls, &line(&store, name, Some(&tag), digest))?;
+            printed += 1;
         }
         if ls.untagged {
-            for digest in store.manifests(&name)? {
+            for digest in store.manifests(name)? {
                 if !tagged.contains(&digest) {
-                    print(ls, &line(&store, &name, None, digest))?;
+                    print(ls, &line(&store, name, None, digest))?;
+                    printed += 1;
                 }
             }
         }
     }
+    if printed == 0 {
+        complain(&nothing(ls, &store, &names)?);
+    }
     Ok(())
+}
+
+/// Why a list is empty.
+fn nothing(ls: &Ls, store: &Store, names: &[Name]) -> Result<String> {
+    let mut untagged = 0;
+    for name in names {
+        untagged += store.manifests(name)?.len();
+    }
+    let of = match (&ls.name, names) {
+        (Some(_), [name]) => name.to_string(),
+        (_, []) => return Ok("the store is empty: nothing was pushed to it yet, or everything was removed".to_owned()),
+        _ => "the store".to_owned(),
+    };
+    Ok(match untagged {
+        0 => format!("{of} has no images any more: dvcr gc frees what is left of them"),
+        many => format!("{of} has no tags, and {many} manifests without one: --untagged lists them"),
+    })
 }
 
 fn line(store: &Store, name: &Name, tag: Option<&Tag>, digest: Digest) -> Line {
@@ -139,28 +177,31 @@ fn print(ls: &Ls, line: &Line) -> Result<()> {
 
 pub(crate) fn rm(rm: &Rm) -> Result<()> {
     let store = Store::open(&rm.root)?;
-    for reference in &rm.references {
-        let (name, digest) = match reference.split_once('@') {
-            Some((name, digest)) => (name, Some(Digest::parse(digest).map_err(usage)?)),
-            None => (reference.as_str(), None),
-        };
-        let (name, tag) = match name.split_once(':') {
-            Some((name, tag)) => (name, Some(Tag::parse(tag).map_err(usage)?)),
-            None => (name, None),
-        };
-        let name = Name::parse(name).map_err(usage)?;
+    // All of them are understood before one is removed.
+    let named = rm.references.iter().map(|reference| removable(reference, rm.all)).collect::<Result<Vec<_>>>()?;
+    for (Named { name, tag, digest }, reference) in named.iter().zip(&rm.references) {
         match (tag, digest) {
-            (_, Some(digest)) => store.delete_manifest(&name, &digest)?,
-            (Some(tag), None) => remove_tag(&store, &name, &tag)?,
-            (None, None) if rm.all => store.delete_repository(&name)?,
-            (None, None) => {
-                let message = format!("{name} names a whole repository: add a :tag or an @digest, or --all");
-                return Err(Error::new(Kind::Usage, message));
-            }
+            (_, Some(digest)) => store.delete_manifest(name, digest)?,
+            (Some(tag), None) => remove_tag(&store, name, tag)?,
+            (None, None) => store.delete_repository(name)?,
         }
         say(format_args!("removed {reference}"))?;
     }
     Ok(())
+}
+
+/// What is to be removed, if it is meant so: an image, or with `all` a repository.
+fn removable(reference: &str, all: bool) -> Result<Named> {
+    let named = Named::parse(reference)?;
+    let name = &named.name;
+    let message = match (named.tag.is_some() || named.digest.is_some(), all) {
+        (true, false) | (false, true) => return Ok(named),
+        (true, true) => format!(
+            "{reference} is one image, but --all removes everything in a repository: leave out --all, or write {name}"
+        ),
+        (false, false) => format!("{name} names a whole repository: add a :tag or an @digest, or --all"),
+    };
+    Err(Error::new(Kind::Usage, message))
 }
 
 /// Removes a tag, and its manifest with it if nothing else leads there: that is what people mean.
@@ -171,8 +212,4 @@ fn remove_tag(store: &Store, name: &Name, tag: &Tag) -> Result<()> {
         store.delete_manifest(name, &digest)?;
     }
     Ok(())
-}
-
-fn usage(error: dvcr_oci::Error) -> Error {
-    Error::new(Kind::Usage, error.to_string())
 }

@@ -30,10 +30,14 @@ pub(super) struct Mark {
     pub(super) blobs: Vec<(Digest, Link)>,
     /// Everything it has, needed or not.
     pub(super) linked: Vec<Digest>,
-    /// Manifests and blobs that are too young to go.
+    /// Manifests that are too young to go.
     pub(super) young: usize,
     /// How long the last of them stays.
-    pub(super) wait: Duration,
+    pub(super) young_wait: Duration,
+    /// Manifests and blobs that a push may rely on.
+    pub(super) held: usize,
+    /// How long the last of them stays.
+    pub(super) held_wait: Duration,
     /// Whether nothing goes because somebody reads from it.
     pub(super) is_read: bool,
 }
@@ -44,10 +48,15 @@ impl Mark {
         Self { linked, ..Self::default() }
     }
 
-    /// One more stays, for so long.
-    fn stays(&mut self, wait: Duration) {
-        self.young += 1;
-        self.wait = self.wait.max(wait);
+    /// One more stays, for so long because of its age, and for so long because of a push.
+    fn stays(&mut self, young: Duration, held: Duration) {
+        if young > held {
+            self.young += 1;
+            self.young_wait = self.young_wait.max(young);
+        } else {
+            self.held += 1;
+            self.held_wait = self.held_wait.max(held);
+        }
     }
 }
 
@@ -94,11 +103,11 @@ impl Store {
         }
         let untagged: Vec<_> = manifests.into_iter().filter(|(digest, _)| !needed.seen.contains(digest)).collect();
         for (digest, link) in untagged {
-            let wait = leased(&link).max(options.grace.saturating_sub(link.age(now)));
-            if options.keep_untagged || !wait.is_zero() {
+            let (young, held) = (options.grace.saturating_sub(link.age(now)), leased(&link));
+            if options.keep_untagged || !young.max(held).is_zero() {
                 let is_new = needed.follow(digest, false)?;
                 if is_new && !options.keep_untagged {
-                    mark.stays(wait);
+                    mark.stays(young, held);
                 }
             }
         }
@@ -110,7 +119,7 @@ impl Store {
             }
             match leased(&link).max(asked(&link)) {
                 Duration::ZERO => mark.blobs.push((digest, link)),
-                wait => mark.stays(wait),
+                held => mark.stays(Duration::ZERO, held),
             }
         }
         if !(mark.manifests.is_empty() && mark.blobs.is_empty()) && self.is_being_read(name, &mark.linked) {

@@ -40,8 +40,8 @@ fn a_push_that_goes_on_keeps_what_it_has_brought() {
     let a = name("a");
     let layer = home.push(&a, b"layer");
     let outcome = home.store.collect(&now()).unwrap();
-    assert_eq!(outcome.young, 1);
-    assert!(outcome.wait <= LEASE && outcome.wait + FRESH > LEASE, "{outcome:?}");
+    assert_eq!((outcome.young, outcome.held), (0, 1));
+    assert!(outcome.held_wait <= LEASE && outcome.held_wait + FRESH > LEASE, "{outcome:?}");
     // The next layer takes hours, but it is not given up.
     let upload = home.store.begin(&a, 0).unwrap();
     home.age(HOURS);
@@ -63,8 +63,12 @@ fn who_was_told_that_a_blob_is_there_can_rely_on_it() {
     assert_eq!(home.store.blob_size(&a, &Digest::of(b"layer")).unwrap(), 5);
     home.store.delete_manifest(&a, &digest).unwrap();
     let outcome = home.store.collect(&Options::default()).unwrap();
-    assert_eq!((outcome.blobs, outcome.young), (1, 1), "only the configuration goes, nobody has asked for it");
-    assert!(outcome.wait <= ASKED && outcome.wait + FRESH > ASKED, "{outcome:?}");
+    assert_eq!(
+        (outcome.blobs, outcome.young, outcome.held),
+        (1, 0, 1),
+        "only the configuration goes, nobody has asked for it"
+    );
+    assert!(outcome.held_wait <= ASKED && outcome.held_wait + FRESH > ASKED, "{outcome:?}");
     home.push(&a, b"{}");
     home.put(&a, &image(b"layer"), Some("v2")).unwrap();
     home.is_sound();
@@ -114,7 +118,9 @@ fn what_lost_its_tag_stays_for_the_grace_and_what_is_pulled_anew() {
     let old = home.image(&a, b"old", Some("v1"));
     home.age(HOURS);
     home.image(&a, b"new", Some("v1"));
-    assert_eq!(home.store.collect(&Options::default()).unwrap().manifests, 0, "the tag has just moved");
+    let outcome = home.store.collect(&Options::default()).unwrap();
+    assert_eq!((outcome.manifests, outcome.young, outcome.held), (0, 1, 0), "the tag has just moved");
+    assert!(outcome.young_wait <= Options::default().grace && outcome.held_wait.is_zero(), "{outcome:?}");
     home.age(Duration::from_secs(700));
     home.store.manifest(&a, &old).unwrap();
     assert_eq!(home.store.collect(&Options::default()).unwrap().manifests, 0, "somebody is pulling it");
