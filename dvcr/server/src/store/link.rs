@@ -49,10 +49,9 @@ impl Link {
         Self::count(path, |waiting, _| waiting.saturating_add(1))
     }
 
-    /// A manifest names it. If that is new, it may be what a push has waited for, unless somebody has asked: then it may as
-    /// well be his.
-    pub(super) fn claim(path: &Path, is_new: bool) -> io::Result<()> {
-        Self::count(path, |waiting, link| if is_new && !link.asked { waiting.saturating_sub(1) } else { waiting })
+    /// A new manifest names it. It may be what a push has waited for, unless somebody has asked: then it may as well be his.
+    pub(super) fn claim(path: &Path) -> io::Result<()> {
+        Self::count(path, |waiting, link| if link.asked { waiting } else { waiting.saturating_sub(1) })
     }
 
     /// Changes how many pushes wait. The length of the link, whose bytes are holes, says that: two that share a blob must

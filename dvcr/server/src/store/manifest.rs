@@ -65,7 +65,7 @@ impl Store {
         let failed = |error: io::Error| Error::io(format_args!("manifest {digest}"), &error);
         let path = layout.manifest_link(name, &digest);
         let known = Link::read(&path).map_err(failed)?;
-        let mut closure = Closure { store: self, name, is_new: known.is_none(), seen: HashSet::new() };
+        let mut closure = Closure { store: self, name, blobs: Vec::new(), manifests: Vec::new(), seen: HashSet::new() };
         closure.claim(&manifest, 0)?;
         fs::set_permissions(content.path(), fs::Permissions::from_mode(0o444)).map_err(failed)?;
         content.place(&layout.content(&digest))?;
@@ -73,15 +73,17 @@ impl Store {
             let path = layout.referrers(name, &subject.digest).join(digest.to_string());
             Link::push(&path).map_err(failed)?;
         }
-        // One that somebody has tagged or named waits for nothing more.
-        let pending = tag.is_none() && known.is_none_or(|link| link.pending);
-        Link::mark(link.path(), pending, false).map_err(failed)?;
+        let pending = known.is_none_or(|link| link.pending);
+        Link::mark(link.path(), pending || tag.is_some(), false).map_err(failed)?;
         link.place(&path)?;
         closure.claim_referrers(&digest, 0)?;
         if let (Some(tag), Some(tagged)) = (tag, tagged) {
             tagged.place(&layout.tag(name, tag))?;
+            // One that somebody has tagged or named waits for nothing more.
+            Link::mark(&path, false, false).map_err(failed)?;
             self.release(name, before.filter(|before| *before != digest).as_ref())?;
         }
+        closure.settle(known.is_none())?;
         Ok((digest, manifest))
     }
 
@@ -249,12 +251,15 @@ impl Store {
     }
 }
 
-/// Everything a manifest leads to, as it is claimed: a garbage collection that looked before must see that it is wanted.
+/// Everything a manifest leads to, as it is claimed: a garbage collection that looked before must see that it is wanted. What
+/// a push has brought waits for its manifest until that is in its place: if this ends before, it can be pushed again.
 struct Closure<'a> {
     store: &'a Store,
     name: &'a Name,
-    /// Whether the repository did not have the manifest before.
-    is_new: bool,
+    /// Blobs that the manifest itself names.
+    blobs: Vec<Digest>,
+    /// Manifests that it leads to.
+    manifests: Vec<Digest>,
     seen: HashSet<Digest>,
 }
 
@@ -265,18 +270,23 @@ impl Closure<'_> {
                 continue;
             }
             match kind {
-                Part::Blob => self.claim_blob(descriptor, self.is_new && depth == 0)?,
+                Part::Blob => {
+                    self.claim_blob(descriptor)?;
+                    if depth == 0 {
+                        self.blobs.push(descriptor.digest);
+                    }
+                }
                 Part::Manifest => self.claim_manifest(descriptor, depth + 1)?,
             }
         }
         Ok(())
     }
 
-    fn claim_blob(&self, descriptor: &Descriptor, is_new: bool) -> Result<()> {
+    fn claim_blob(&self, descriptor: &Descriptor) -> Result<()> {
         let layout = self.store.layout();
         let digest = &descriptor.digest;
         let found = || -> io::Result<u64> {
-            Link::claim(&layout.blob_link(self.name, digest), is_new)?;
+            touch(&layout.blob_link(self.name, digest))?;
             Ok(fs::metadata(layout.content(digest))?.len())
         };
         match found() {
@@ -299,9 +309,28 @@ impl Closure<'_> {
         let Some(stored) = stored else { return Err(lacking(self.name, descriptor)) };
         check_size(descriptor, stored.bytes.len() as u64)?;
         let link = self.store.layout().manifest_link(self.name, digest);
-        touch(&link).and_then(|()| Link::mark(&link, false, false)).map_err(failed)?;
+        touch(&link).map_err(failed)?;
+        self.manifests.push(*digest);
         self.claim(&read(&stored.bytes, Some(&stored.media_type))?, depth)?;
         self.claim_referrers(digest, depth)
+    }
+
+    /// The manifest is in its place, and holds what it leads to. `is_new` says that the repository did not have it before, so
+    /// that it may be what a push of these blobs has waited for.
+    fn settle(self, is_new: bool) -> Result<()> {
+        let layout = self.store.layout();
+        let blobs =
+            self.blobs.iter().filter(|_| is_new).map(|digest| Link::claim(&layout.blob_link(self.name, digest)));
+        let manifests =
+            self.manifests.iter().map(|digest| Link::mark(&layout.manifest_link(self.name, digest), false, false));
+        for settled in blobs.chain(manifests) {
+            match settled {
+                // A blob that may be had elsewhere.
+                Err(error) if absent(&error) => {}
+                settled => settled.map_err(|error| Error::io(self.name, &error))?,
+            }
+        }
+        Ok(())
     }
 
     /// What refers to a manifest stays as long as that does.

@@ -75,6 +75,26 @@ fn who_was_told_that_a_blob_is_there_can_rely_on_it() {
 }
 
 #[test]
+fn a_manifest_that_did_not_get_its_place_takes_nothing_with_it() {
+    let home = Home::new();
+    let a = name("a");
+    let layer = home.push(&a, b"layer");
+    home.push(&a, b"{}");
+    // As if the registry had ended before the tag was set.
+    let tags = home.store.layout().tags(&a);
+    fs::write(&tags, "in the way").unwrap();
+    home.put(&a, &image(b"layer"), Some("v1")).unwrap_err();
+    home.store.collect(&now()).unwrap();
+    assert!(home.store.has_blob(&a, &layer).unwrap(), "it was acknowledged, and its push goes on");
+    fs::remove_file(&tags).unwrap();
+    let digest = home.put(&a, &image(b"layer"), Some("v1")).unwrap();
+    home.is_sound();
+    home.store.delete_manifest(&a, &digest).unwrap();
+    home.age(HOURS);
+    assert_eq!(home.store.collect(&now()).unwrap().blobs, 2);
+}
+
+#[test]
 fn an_upload_goes_when_it_has_expired_and_not_while_it_is_written() {
     let home = Home::new();
     let a = name("a");
