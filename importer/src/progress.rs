@@ -82,16 +82,16 @@ impl Display for Bar {
     }
 
     fn show(&mut self, progress: &Progress) {
-        let expected = progress.expected();
-        if expected > 0 && self.bar.length() != Some(expected) {
+        let (done, whole) = progress.position();
+        if whole > 0 && self.bar.length() != Some(whole) {
             if self.bar.length().is_none() {
                 self.bar.set_style(style(
                     "{bar:30} {percent:>3}%  {bytes} of {total_bytes}  {binary_bytes_per_sec}  {eta} left  {wide_msg}",
                 ));
             }
-            self.bar.set_length(expected);
+            self.bar.set_length(whole);
         }
-        self.bar.set_position(progress.received());
+        self.bar.set_position(done);
         self.bar.set_message(self.waiting.why(progress.received()).map(|why| trying(&why)).unwrap_or_default());
     }
 
@@ -112,17 +112,18 @@ impl Display for Lines {
     }
 
     fn show(&mut self, progress: &Progress) {
-        let (received, expected) = (progress.received(), progress.expected());
-        let speed = per_second(received, self.started.elapsed());
-        let of = if expected > 0 {
-            let percent = u128::from(received) * 100 / u128::from(expected);
-            let left = expected.saturating_sub(received).checked_div(speed.max(1)).unwrap_or(0);
-            format!(" of {} ({}%, {left} s left)", human(expected), percent.min(100))
-        } else {
-            String::new()
+        let (done, whole) = progress.position();
+        let speed = per_second(done, self.started.elapsed());
+        let of = match progress.percent() {
+            Some(percent) => {
+                let left = whole.saturating_sub(done).checked_div(speed.max(1)).unwrap_or(0);
+                format!(" of {} ({percent}%, {left} s left)", human(whole))
+            }
+            None => String::new(),
         };
-        let why = self.waiting.why(received).map(|why| format!("; {}", trying(&why))).unwrap_or_default();
-        eprintln!("{}{of}, {}/s{why}", human(received), human(speed));
+        let pass = if progress.pass() > 1 { format!("pass {}: ", progress.pass()) } else { String::new() };
+        let why = self.waiting.why(progress.received()).map(|why| format!("; {}", trying(&why))).unwrap_or_default();
+        eprintln!("{pass}{}{of}, {}/s{why}", human(done), human(speed));
     }
 
     fn end(&mut self, _progress: &Progress) {}
@@ -151,6 +152,7 @@ impl Display for Json {
             "receivedBytes": progress.received(),
             "expectedBytes": (expected > 0).then_some(expected),
             "pass": progress.pass(),
+            "percent": progress.percent(),
             "bytesPerSecond": per_second(progress.received(), elapsed),
             "elapsedSeconds": elapsed.as_secs_f64(),
             "waiting": self.waiting.why(progress.received()),

@@ -186,6 +186,7 @@ impl Import<'_> {
         let counted = self.source.count(&(Arc::new(move |bytes| progress.receive(bytes)) as Counter));
         let stream = self.source.open()?;
         self.progress.begin_pass();
+        self.progress.measure(self.source.len());
         let received = Received::new(stream, account.clone(), Arc::clone(&self.progress));
         let received = received.counting(!counted).comparing(self.source.reopens());
         unwrap(Box::new(received), &self.unwrapping())

@@ -129,6 +129,7 @@ impl Stream for Received {
                 if self.counts {
                     self.progress.receive(piece.len());
                 }
+                self.progress.advance(piece.len());
                 self.account.take(piece, self.compare)?;
             }
             None => self.account.totals().ended = true,

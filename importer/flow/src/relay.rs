@@ -121,6 +121,7 @@ impl Relay {
         let layer = self.described.layer();
         progress.begin_pass();
         progress.expect(layer.size);
+        progress.measure(Some(layer.size));
         let failure = Arc::default();
         let content = Passing {
             blobs: Arc::clone(&self.source.blobs),

@@ -23,9 +23,13 @@ impl Import<'_> {
             if !prepared && let Some(geometry) = plan.geometry() {
                 pool.sink().prepare(geometry.virtual_size)?;
                 self.progress.accept(geometry.virtual_size);
+                // What is made comes in the order of the disk, and holes are no less of it.
+                self.progress.measure(geometry.virtual_size);
                 prepared = true;
             }
+            let known = made(&ops);
             let runs = plan.runs(GAP, &mut ops)?;
+            self.progress.advance(made(&ops) - known);
             if runs.is_empty() {
                 continue;
             }
@@ -38,13 +42,17 @@ impl Import<'_> {
                     let next = stream.next()?.ok_or_else(|| ended(at))?;
                     at += next.len();
                     self.progress.receive(next.len());
+                    let known = made(&ops);
                     plan.push(piece(next), &mut ops)?;
+                    self.progress.advance(made(&ops) - known);
                     pool.submit(&mut ops)?;
                 }
             }
             plan.end_runs()?;
         }
+        let known = made(&ops);
         plan.finish(&mut ops)?;
+        self.progress.advance(made(&ops) - known);
         let image = describe(plan.format(), Vec::new(), Some(plan.allocated()));
         let size = image.virtual_size.ok_or_else(|| Error::new(Kind::Ours, "the image has no size"))?;
         if !prepared {
@@ -64,6 +72,16 @@ impl Import<'_> {
             resumed_from: None,
         })
     }
+}
+
+/// How much of the disk these make.
+fn made(ops: &[Op]) -> u64 {
+    ops.iter()
+        .map(|op| match op {
+            Op::Write { bytes, .. } => bytes.len() as u64,
+            Op::Unpack { len, .. } | Op::Zero { len, .. } => *len,
+        })
+        .sum()
 }
 
 impl Paged for Ordered {

@@ -18,6 +18,7 @@ impl Import<'_> {
         let mut plan = Plan::ranged(format, len, self.limits(), &mut ops)?;
         // The start of the file came to tell what it is; of the rest, only what is asked for will.
         self.progress.expect(self.progress.received());
+        self.progress.measure(None);
         let mut prepared = false;
         for window in 0.. {
             self.read_pages(&mut plan, &mut ops)?;

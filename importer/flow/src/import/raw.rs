@@ -48,6 +48,8 @@ impl Import<'_> {
         if done > 0 {
             drop(stream);
             account = Account::new(&self.settings.checksums)?;
+            self.progress.measure(self.source.len());
+            self.progress.advance(done - lost);
             self.progress.expect(self.source.len().unwrap_or(0).saturating_sub(done) + lost);
             let counted = |stream| Received::new(stream, account.clone(), Arc::clone(&self.progress));
             disk.take(&mut counted(self.source.range(0..lost)?))?;

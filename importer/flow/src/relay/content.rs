@@ -44,6 +44,7 @@ impl State {
         if let (Some(fresh), Some(hasher)) = (bytes.get(known..), &mut self.hasher) {
             hasher.update(fresh);
             progress.receive(fresh.len() as u64);
+            progress.advance(fresh.len() as u64);
             self.hashed = self.hashed.max(end);
         }
         self.next = end;
