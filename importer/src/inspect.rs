@@ -4,7 +4,7 @@ use std::io::Write;
 
 use importer_flow::report::{self, Origin};
 use importer_flow::source::container::Reading;
-use importer_flow::{Error, Image, Kind, Result, inspect, size};
+use importer_flow::{Error, Image, Kind, MAYBE, Result, inspect, size};
 
 use crate::args::Inspect;
 use crate::source;
@@ -39,7 +39,10 @@ fn lines(image: &Image, origin: &Origin) -> String {
         Some(bytes) => format!("{bytes} ({})", size::human(bytes)),
         None => unknown.to_owned(),
     };
-    let mut text = format!("format: {}\n", image.format);
+    // What only the end would tell.
+    let maybe = image.features.iter().find(|feature| feature.name == MAYBE);
+    let maybe = maybe.map(|_| " (or a fixed VHD: its footer is at the end)").unwrap_or_default();
+    let mut text = format!("format: {}{maybe}\n", image.format);
     if !image.wrappers.is_empty() {
         text += &format!("wrappers: {}\n", image.wrappers.join(", "));
     }
@@ -51,7 +54,7 @@ fn lines(image: &Image, origin: &Origin) -> String {
     for (name, value) in [("digest", &origin.digest), ("platform", &origin.platform)] {
         text.extend(value.iter().map(|value| format!("{name}: {value}\n")));
     }
-    for feature in &image.features {
+    for feature in image.features.iter().filter(|feature| feature.name != MAYBE) {
         text += &format!("{}: {}\n", report::words(feature.name), report::value(&feature.value));
     }
     text

@@ -30,6 +30,9 @@ pub struct Image {
     pub features: Vec<Feature>,
 }
 
+/// The feature that names what an image may be instead of its format, where only its end would tell.
+pub const MAYBE: &str = "maybe";
+
 /// How the bytes come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {

@@ -38,7 +38,7 @@ pub use checksum::{Algorithm, Checksum};
 pub use described::Described;
 pub use destination::{Destination, Pushed, Receipt};
 pub use error::{Error, Kind, Result};
-pub use image::Image;
+pub use image::{Image, MAYBE};
 pub use import::{Mode, Outcome, Settings, import, inspect};
 pub use importer_disk::{Feature, FeatureValue};
 pub use progress::Progress;

@@ -55,6 +55,18 @@ fn every_format_is_told_with_its_size() {
     }
 }
 
+/// A copy comes to the footer, and says vhd.
+#[test]
+fn what_only_the_end_tells_is_left_open() {
+    let place = Place::new();
+    let made = image("vhd-fixed.gzip", &place);
+    assert_eq!(inspect(&made.path).json()["features"]["maybe"], "vhd");
+    let told = run(importer().arg("inspect").arg(&made.path)).succeeded().stdout;
+    assert!(told.starts_with("format: raw (or a fixed VHD: its footer is at the end)\nwrappers: gzip\n"), "{told}");
+    let plain = image("raw", &place);
+    assert!(run(importer().arg("inspect").arg(&plain.path)).succeeded().stdout.starts_with("format: raw\n"));
+}
+
 #[test]
 fn what_is_allocated_is_what_qemu_maps() {
     let place = Place::new();

@@ -1,11 +1,12 @@
 //! Reading in order: in one pass where that is possible, in more or with a spool where it is not.
 
+use importer_disk::Feature;
 use importer_disk::plan::{Op, Pass, Plan};
 
 use super::ahead::Ahead;
 use super::resume::Trail;
 use super::{Import, Mode, Outcome, describe, piece};
-use crate::image::{Access, Image, Reader, reader};
+use crate::image::{Access, Image, MAYBE, Reader, reader};
 use crate::pool::Pool;
 use crate::received::Account;
 use crate::spool::Spool;
@@ -142,7 +143,9 @@ impl Import<'_> {
             Reader::Raw { cdrom } => {
                 let format = if cdrom { "iso" } else { "raw" };
                 let virtual_size = len.map(|len| len.next_multiple_of(importer_disk::SECTOR));
-                return Ok(Image { wrappers: opened.wrappers, format, virtual_size, cdrom, ..Image::default() });
+                // A fixed VHD is a raw disk with a footer, which has not come.
+                let features = if cdrom { Vec::new() } else { vec![Feature::text(MAYBE, "vhd")] };
+                return Ok(Image { wrappers: opened.wrappers, format, virtual_size, cdrom, features, allocated: None });
             }
         };
         let mut ops = Vec::new();
