@@ -45,7 +45,14 @@ pub fn open(place: Place<'_>, from: &From, reading: Reading) -> Result<Box<dyn S
 pub fn image(place: Place<'_>, from: &From) -> Result<Image> {
     let platform = source::platform(from)?;
     match place {
-        Place::Registry(name) => pulled(&registry::source(from)?, &Registry::reference(name)?, platform.as_ref()),
+        Place::Registry(name) => {
+            let reference = Registry::reference(name)?;
+            let image = pulled(&registry::source(from)?, &reference, platform.as_ref())?;
+            if let Some(there) = image.blobs.repository().filter(|there| there.host() != reference.host()) {
+                crate::complain(&format!("{name} comes from {there}"));
+            }
+            Ok(image)
+        }
         Place::Layout(rest) => {
             let (path, reference) = split(rest)?;
             layout(path, reference, platform.as_ref())

@@ -8,6 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use importer_flow::checksum::listed;
+use importer_flow::registry::Platform;
 use importer_flow::relay::{Relay, Relayed};
 use importer_flow::report::{self, Report};
 use importer_flow::sink::{self, Claim, Left, NullSink, Options};
@@ -52,7 +53,8 @@ pub fn run(args: &Copy) -> Result<()> {
     let outcome = result?;
     // A program that reads lines of JSON has the last of them, and the report.
     if !matches!(args.progress, Show::None | Show::Json) {
-        eprintln!("{}", summary(&outcome, &args.target, elapsed));
+        let platform = job.pushed().map(|pushed| pushed.platform);
+        eprintln!("{}", summary(&outcome, &args.target, platform.as_deref(), elapsed));
     }
     Ok(())
 }
@@ -164,18 +166,22 @@ impl Job<'_> {
         source::check_platform(&args.source, &args.from, registry::reference(&args.target).is_some())?;
         let push = registry::push(args)?;
         source::check(&args.source, &args.from)?;
+        // What is waited for shows from the first request on.
+        self.watch()?;
         if let Some(push) = &push {
             *lock(&self.claim) = push.destination.claim();
             push.destination.check()?;
         }
+        let mut inherited = None;
         let mut source = match (container::place(&args.source), &push) {
             (Some(place), Some(push)) => {
                 let image = container::image(place, &args.from)?;
+                inherited = image.inherited();
                 if args.from.disk.is_none()
                     && args.checksum.is_empty()
                     && args.checksum_url.is_empty()
                     && let Some(relay) = Relay::find(&image, &settings)?
-                    && relay.is_wanted(&push.platform, &push.storing)
+                    && relay.is_wanted(push.platform.as_ref(), &push.storing)
                 {
                     return self.relay(&relay, push);
                 }
@@ -192,6 +198,7 @@ impl Job<'_> {
             let mut claim = lock(&self.claim);
             let sink: Box<dyn Sink> = match push {
                 Some(Push { destination, platform, storing }) => {
+                    let platform = platform.or(inherited).unwrap_or_else(Platform::of_this_machine);
                     let (sink, pushed) = sink::registry(destination, &platform, storing);
                     *lock(&self.pushed) = Some(pushed);
                     sink
@@ -204,13 +211,11 @@ impl Job<'_> {
         if let Some(directory) = spool_directory(&args.target) {
             settings.spool_directory = directory;
         }
-        self.watch()?;
         import(&mut *source, sink, &settings, Arc::clone(&self.progress))
     }
 
     /// Takes an image over as it is.
     fn relay(&self, relay: &Relay, push: &Push) -> Result<Outcome> {
-        self.watch()?;
         let Relayed { pushed, outcome } = relay.push(&push.destination, &self.progress)?;
         *lock(&self.pushed) = Some(Receipt::from(OnceLock::from(pushed)));
         Ok(outcome)
@@ -289,6 +294,11 @@ fn target(args: &Copy) -> Result<Box<dyn Sink>> {
         }
         return Ok(Box::new(NullSink::default()));
     }
+    if args.target == "-" {
+        let message = "-: a disk can't be written to standard output: name a file, a block device, \
+                       docker://HOST/REPOSITORY:TAG or null:; for a file of that name write ./-";
+        return Err(Error::new(Kind::Usage, message));
+    }
     if args.target == "null" {
         let message =
             "null: for a copy that is only verified write null: with the colon, for a file of that name ./null";
@@ -310,7 +320,10 @@ fn target(args: &Copy) -> Result<Box<dyn Sink>> {
                 format!("{}: {what}; for a file of that name write ./{}", args.target, args.target),
             ))
         }
-        _ => sink::create(Path::new(&args.target), options),
+        _ => {
+            registry::check_slip(&args.target)?;
+            sink::create(Path::new(&args.target), options)
+        }
     }
 }
 
@@ -323,12 +336,13 @@ fn spool_directory(target: &str) -> Option<std::path::PathBuf> {
     Some(if parent.as_os_str().is_empty() { ".".into() } else { parent.to_owned() })
 }
 
-fn summary(outcome: &Outcome, target: &str, elapsed: Duration) -> String {
+fn summary(outcome: &Outcome, target: &str, platform: Option<&str>, elapsed: Duration) -> String {
     let wrappers = outcome.image.wrappers.iter().map(|wrapper| format!("{wrapper} "));
     let speed = report::per_second(outcome.source_bytes, elapsed);
+    let platform = platform.map(|platform| format!(" for {platform}")).unwrap_or_default();
     let earlier = outcome.resumed_from.map(|bytes| format!("{} before, ", size::human(bytes))).unwrap_or_default();
     format!(
-        "{target}: {} from {}{} ({earlier}{} received, {} written, {}) in {:.1} s, {}/s",
+        "{target}: {}{platform} from {}{} ({earlier}{} received, {} written, {}) in {:.1} s, {}/s",
         size::human(outcome.target_size),
         wrappers.collect::<String>(),
         outcome.image.format,

@@ -65,5 +65,8 @@ fn complain(why: &str) {
 /// What clap says, as one line: without its label, its usage and its hints.
 fn usage(text: &str) -> String {
     let said = text.split("\n\n").next().unwrap_or_default();
-    format!("{}; see importer --help", said.trim_start_matches("error: "))
+    // Where it is about a command, clap shows how that is used.
+    let command = ["copy", "inspect"].into_iter().find(|name| text.contains(&format!("Usage: importer {name} ")));
+    let help = command.map_or("importer --help".to_owned(), |name| format!("importer {name} --help"));
+    format!("{}; see {help}", said.trim_start_matches("error: "))
 }

@@ -11,7 +11,7 @@ use importer_flow::{Error, Kind, Result, Settings, Source};
 use crate::args::From;
 use crate::container::{self, Place};
 use crate::credentials::Credentials;
-use crate::object_store;
+use crate::{object_store, registry};
 
 /// Opens the source that `name` means. A name with `://` is a URL, `oci:` and `oci-archive:` stand
 /// in front of the path of an OCI layout, `-` is standard input, anything else a path.
@@ -63,6 +63,7 @@ fn opened(name: &str, from: &From) -> Result<Box<dyn Source>> {
             let message = format!("{name}: is no file, and no address: that is written {kind}://{rest}");
             return Err(Error::new(Kind::Usage, message));
         }
+        registry::check_slip(name)?;
         return Ok(Box::new(FileSource::open(Path::new(name))?));
     };
     match scheme.as_str() {
@@ -131,12 +132,21 @@ pub fn platform(from: &From) -> Result<Option<Platform>> {
 /// What the options say about the web.
 pub fn config(from: &From) -> Result<HttpConfig> {
     let Credentials { headers, user, password } = credentials(from)?;
+    from.ca.iter().try_for_each(|file| check_file("--ca", Some(file)))?;
     let proxy = from.proxy.as_ref().map(|proxy| proxy.0.as_str());
     let proxies =
         Proxies::choose(proxy, from.no_proxy.as_deref()).map_err(|error| Error::new(Kind::Usage, error.to_string()))?;
     let (ca_files, insecure) = (from.ca.clone(), from.insecure);
     let (connections, retry) = (from.connections.into(), retry(from)?);
     Ok(HttpConfig { ca_files, insecure, headers, user, password, proxies, connections, retry, ..HttpConfig::default() })
+}
+
+/// Refuses an option that names a file or a folder that is not there.
+pub fn check_file(option: &str, file: Option<&Path>) -> Result<()> {
+    match file.filter(|file| !file.exists()) {
+        Some(file) => Err(Error::new(Kind::Usage, format!("{option} {}: there is no such file", file.display()))),
+        None => Ok(()),
+    }
 }
 
 fn retry(from: &From) -> Result<Retry> {

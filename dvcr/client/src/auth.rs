@@ -55,6 +55,14 @@ impl Auth {
         Self { client, registry, insecure, login, scopes, state, renewing: tokio::sync::Mutex::default() }
     }
 
+    /// What was given to be known by, without what is secret in it.
+    pub(crate) fn given(&self) -> Option<String> {
+        self.login.as_ref().map(|login| match login {
+            Login::Basic { user, .. } => format!("the credentials given for the user {user}"),
+            Login::Identity(_) | Login::Bearer(_) => "the tokens given".to_owned(),
+        })
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use dvcr_oci::{Host, Name, Platform, Reference};
+use dvcr_oci::{Host, Name, Platform, Reference, Tag};
 use dvcr_transport as transport;
 
 use crate::config::Config;
@@ -63,7 +63,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// See [`Kind`]. `NoPlatform` lists what there is. What mirrors said comes behind what the registry said.
+    /// See [`Kind`]. `NoPlatform` lists what there is. What mirrors said stands before what the registry said.
     pub async fn resolve(&self, reference: &Reference, platform: Option<&Platform>) -> Result<Image> {
         let target = Target::of(reference);
         let mut places = self.places(reference)?;
@@ -83,7 +83,14 @@ impl Client {
             }
         }
         let last = failures.pop().unwrap_or_else(|| Error::new(Kind::Usage, "there is no registry to ask"));
-        Err(failures.into_iter().fold(last, |error, mirror| error.and(format_args!("and before it {mirror}"))))
+        let last = if last.kind() == Kind::NotFound && target == Target::Tag(Tag::latest()) {
+            last.and("where no tag is given, :latest is meant")
+        } else {
+            last
+        };
+        // In the order in which they were asked.
+        let before: String = failures.iter().map(|mirror| format!("{mirror}; then ")).collect();
+        Err(last.behind(&before))
     }
 
     /// Where the image may be, in the order in which it is looked for there.

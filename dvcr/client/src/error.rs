@@ -65,6 +65,11 @@ impl Error {
         Self { message: format!("{place}: {}", self.message), ..self }
     }
 
+    /// The same with what happened before in front.
+    pub(crate) fn behind(self, before: &str) -> Self {
+        Self { message: format!("{before}{}", self.message), ..self }
+    }
+
     /// The same with something behind.
     pub(crate) fn and(self, more: impl fmt::Display) -> Self {
         Self { message: format!("{} ({more})", self.message), ..self }

@@ -50,9 +50,10 @@ impl Refusal {
             _ if self.is_too_many() => "it wants fewer requests: try again later, or log in",
             401 | 403 => denied,
             404 => "check the name",
-            405 => "it does not do this at all; is it read-only?",
+            405 => "it does not do this at all: is it read-only, or no registry?",
+            501 => "it does not do this at all: is this a registry?",
             507 => "it is full: make room there",
-            400..500 => "check the reference",
+            400..=499 => "check the reference",
             _ => "try again later",
         };
         let error = Error::new(Kind::Status(self.status), format!("{text}: {advice}")).when(self.retry_after);

@@ -135,7 +135,18 @@ impl Repository {
         let address = self.server.address(&self.name, &target.path()).await?;
         let make = || Ask::new(Method::Get).header("accept", media::MANIFESTS.join(", "));
         let page = self.server.read(auth, &address, &make, dvcr_oci::MAX_DOCUMENT).await;
-        let page = page.map_err(|failure| self.error(failure))?;
+        let page = page.map_err(|failure| {
+            let missing = match failure.code() {
+                "NAME_UNKNOWN" => Some(format!("there is no repository {}", self.name)),
+                "MANIFEST_UNKNOWN" => Some(match target {
+                    Target::Tag(tag) => format!("the repository {} has no tag {tag}", self.name),
+                    Target::Digest(_) => format!("the repository {} has no such manifest", self.name),
+                }),
+                _ => None,
+            };
+            let error = self.error(failure);
+            missing.map_or(error.clone(), |missing| error.and(missing))
+        })?;
         let digest = match target {
             Target::Digest(digest) if digest.proves(&page.bytes) => *digest,
             Target::Digest(_) => {

@@ -8,7 +8,7 @@ use dvcr_transport as transport;
 
 use crate::config::{Config, Mirror, Pulls, Route};
 use crate::error::{Error, Kind, Result};
-use crate::server::{Manner, Server};
+use crate::server::{MIRROR, Manner, Server};
 
 /// A route, ready to be gone.
 pub(crate) struct Way {
@@ -126,7 +126,8 @@ impl Way {
         let transport = transport::Config { insecure_for: vec![with_port(host)], ..config.transport.clone() };
         let transport = transport::Client::new(transport)?;
         let manner = if config.plain_http.contains(host) { Manner::Plain } else { Manner::Insecure };
-        let server = Arc::new(Server::new(host.clone(), transport, config.keyring.clone(), manner, &config.role));
+        let server = Server::new(host.clone(), transport, config.keyring.clone(), manner, &config.role);
+        let server = Arc::new(server.tried_first(config.first_attempts));
         servers.insert(host.clone(), Arc::clone(&server));
         Ok(server)
     }
@@ -159,7 +160,7 @@ fn mirror_of(mirror: &Mirror, config: &Config) -> Result<(Pulls, Arc<Server>, Op
     } else {
         Manner::Strict
     };
-    let server = Arc::new(Server::new(host, transport, mirror.keyring.clone(), manner, "mirror"));
+    let server = Arc::new(Server::new(host, transport, mirror.keyring.clone(), manner, MIRROR));
     Ok((mirror.pulls, server, path))
 }
 

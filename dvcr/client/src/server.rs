@@ -119,6 +119,10 @@ impl Server {
     pub(crate) fn error(&self, error: impl Into<Error>) -> Error {
         let error = error.into().at(&self.role);
         if error.to_string().contains("does not speak TLS") {
+            if self.role == MIRROR {
+                return error
+                    .and("a mirror that has none is allowed by insecure = true in its entry in registries.conf");
+            }
             return error.and(format_args!("a registry that has none is allowed by {}", self.option("insecure")));
         }
         error
@@ -129,8 +133,18 @@ impl Server {
         self.transport.side().option(name)
     }
 
-    fn denied(&self) -> String {
-        let credentials = self.transport.side().credentials();
+    /// What to do about credentials.
+    fn credentials(&self) -> String {
+        if self.role == MIRROR { "--auth-file".into() } else { self.transport.side().credentials() }
+    }
+
+    fn denied(&self, auth: &Auth) -> String {
+        let credentials = self.credentials();
+        if let Some(given) = auth.given() {
+            return format!(
+                "{given} were refused (status 401): check them ({credentials}), and whether they are for this repository"
+            );
+        }
         format!(
             "the server wants credentials (status 401): give valid ones for this repository with {credentials}, or check \
              its name"
@@ -163,8 +177,12 @@ impl Server {
             if self.speaks(&second).await.unwrap_or(false) {
                 return Ok(second);
             }
-            // Whatever it was: it may be that nobody is there yet.
-            tokio::time::sleep(budget.failed(error.transient())?).await;
+            // Whatever it was: it may be that nobody is there yet. But a name that does not exist does not in either way.
+            let error = match error.kind() {
+                transport::Kind::Dns | transport::Kind::Forbidden | transport::Kind::Usage => error,
+                _ => error.transient(),
+            };
+            tokio::time::sleep(budget.failed(error)?).await;
         }
     }
 
@@ -255,7 +273,7 @@ impl Server {
                     renewals += 1;
                     continue;
                 }
-                let denied = transport::Error::new(transport::Kind::Status(401), self.denied()).at(address);
+                let denied = transport::Error::new(transport::Kind::Status(401), self.denied(auth)).at(address);
                 // The next attempt may do better, and only that.
                 let error = if renewed && most == 0 { denied.transient() } else { denied };
                 return Err(Failure { error, refusal: Some(Box::new(Refusal::of_status(401))) });
@@ -263,7 +281,11 @@ impl Server {
             let at = reply.final_url.clone();
             let secrets = authorization.iter().filter_map(|header| Some(header.split_once(' ')?.1.to_owned()));
             let refusal = Refusal::read(reply, secrets.collect()).await;
-            let advice = format!("check what the credentials allow ({})", self.transport.side().credentials());
+            let credentials = self.credentials();
+            let advice = match auth.given().filter(|_| ours) {
+                Some(given) => format!("check what {given} allow ({credentials})"),
+                None => format!("it wants credentials: give them with {credentials}"),
+            };
             return Err(Failure { error: refusal.error(&advice).at(at), refusal: Some(Box::new(refusal)) });
         }
     }
@@ -345,5 +367,7 @@ impl From<Failure> for Error {
 
 /// A token may be found to be too old, and the one for it to lack something.
 const MAX_RENEWALS: usize = 2;
+/// What mirrors are called in errors.
+pub(crate) const MIRROR: &str = "mirror";
 const MAX_PAGE: usize = 64 << 10;
 const MAX_REMEMBERED: usize = 1000;

@@ -376,9 +376,7 @@ fn words(error: &rustls::Error) -> String {
             format!("the server is not trusted: {why}")
         }
         rustls::Error::InvalidCertificate(why) => format!("the server is not trusted: {why}"),
-        rustls::Error::InvalidMessage(_) => {
-            format!("the server does not speak TLS on this port ({error}): is it http://?")
-        }
+        rustls::Error::InvalidMessage(_) => "the server does not speak TLS on this port: is it http://?".to_owned(),
         rustls::Error::AlertReceived(alert) => {
             format!("the server refused a secure connection with the alert {alert:?}: check host name and port")
         }

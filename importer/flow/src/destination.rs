@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use dvcr_client::{Content, Repository, Target, Upload};
-use dvcr_oci::{Descriptor, Digest, ImageManifest, Name, Reference, Tag, media};
+use dvcr_oci::{Descriptor, Digest, Name, Reference, Tag, media};
 
+use crate::described::Described;
 use crate::network::Network;
 use crate::registry::{Registry, failed};
 use crate::sink::Claim;
@@ -19,6 +20,8 @@ pub struct Pushed {
     pub reference: String,
     /// Of the manifest.
     pub digest: String,
+    /// For which machines it is.
+    pub platform: String,
 }
 
 /// Where it is said what was pushed, once it is.
@@ -156,15 +159,15 @@ impl Destination {
     }
 
     /// Everything is there: sets the tag, and looks whether it is.
-    pub(crate) fn tag(&self, manifest: &ImageManifest) -> Result<Pushed> {
-        let bytes = manifest.to_bytes();
+    pub(crate) fn tag(&self, image: &Described) -> Result<Pushed> {
+        let bytes = image.manifest().to_bytes();
         let digest = Digest::of(&bytes);
         self.claim.complete_abroad(|| {
             let (repository, tag) = (self.repository.clone(), Target::Tag(self.tag.clone()));
             self.wait(async move { repository.put_manifest(&tag, media::OCI_MANIFEST, bytes).await })
         })?;
         let reference = format!("docker://{}", self.reference.with_tag(self.tag.clone()));
-        Ok(Pushed { reference, digest: digest.to_string() })
+        Ok(Pushed { reference, digest: digest.to_string(), platform: image.platform.to_string() })
     }
 
     /// Ends what is open, as far as the registry takes note of it in [`PARTING`].

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use dvcr_client::Client;
 pub use dvcr_client::{Config, Keyring, Login, Mirror, Registries, Route};
 pub use dvcr_oci::{Host, Platform, Reference};
-pub use identity::Identity;
+pub use identity::{FIRST_ATTEMPTS, Identity};
 
 use crate::network::Network;
 use crate::{Error, Kind, Result};

@@ -84,11 +84,11 @@ impl Relay {
         &self.described
     }
 
-    /// Whether an import for this platform, to be stored so, would make the same of it.
+    /// Whether an import for this platform, or for that of the source, to be stored so, would make the same of it.
     #[must_use]
-    pub fn is_wanted(&self, platform: &Platform, storing: &Storing) -> bool {
+    pub fn is_wanted(&self, platform: Option<&Platform>, storing: &Storing) -> bool {
         let Described { format, kind, .. } = &self.described;
-        self.described.platform.normalised() == platform.normalised()
+        platform.is_none_or(|platform| self.described.platform.normalised() == platform.normalised())
             && (format == "raw" || storing.keeps(format))
             && storing.kind(format) == *kind
     }
@@ -140,7 +140,7 @@ impl Relay {
         let config = self.described.config().to_bytes();
         let descriptor = Descriptor::of(media::OCI_CONFIG, &config);
         let written = placed + destination.place(&descriptor, near.as_ref(), Bytes::from(config))?;
-        Ok((destination.tag(&self.described.manifest())?, written))
+        Ok((destination.tag(&self.described)?, written))
     }
 }
 

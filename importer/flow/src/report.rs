@@ -57,6 +57,8 @@ struct Target {
     reference: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     digest: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    platform: Option<String>,
 }
 
 /// What an image of layers is, of which a disk was looked at.
@@ -93,7 +95,8 @@ impl Report {
                 bytes_written: outcome.bytes_written,
                 size: outcome.target_size,
                 reference: pushed.as_ref().map_or(target, |pushed| &pushed.reference).to_owned(),
-                digest: pushed.map(|pushed| pushed.digest),
+                digest: pushed.as_ref().map(|pushed| pushed.digest.clone()),
+                platform: pushed.map(|pushed| pushed.platform),
             }),
             mode: Some(outcome.mode.name()),
             resumed_from: outcome.resumed_from,

@@ -317,6 +317,35 @@ fn the_image_for_the_platform_is_taken() {
     }
 }
 
+/// What is copied without a word about platforms stays for the machines it was for.
+#[test]
+fn an_image_keeps_its_platform() {
+    for registry in registries(|config| config) {
+        let place = Place::new();
+        let bytes: Vec<u8> = (0..3_000_320_u32).map(|at| (at >> 5).to_le_bytes()[0]).collect();
+        let disk = place.file("disk", &bytes);
+        // One of them is not for this machine.
+        for (name, platform) in [("amd", "linux/amd64"), ("arm", "linux/arm64")] {
+            let (ours, taken) = (at(&registry, &format!("{name}/ours:v1")), at(&registry, &format!("{name}/taken:v1")));
+            let (ran, pushed) = reported(copy(&disk, &ours).args(["--platform", platform]), &place);
+            ran.succeeded();
+            assert_eq!(pushed["target"]["platform"], platform);
+            let (ran, report) = reported(&mut copy(&ours, &taken), &place);
+            assert!(ran.succeeded().stderr.contains(&format!(" for {platform} from ")));
+            assert_eq!(report["target"]["digest"], pushed["target"]["digest"], "{platform}");
+            assert_eq!(report["target"]["platform"], platform);
+            // One that is made anew.
+            let foreign = Image::new(platform).layer(Layer::new(&Tar::disk("a.img", &bytes).end(), Packing::Gzip));
+            oci::push(&registry.wire(), &format!("{name}/foreign"), "v1", &foreign.build());
+            let (ran, report) = reported(&mut copy(at(&registry, &format!("{name}/foreign:v1")), &taken), &place);
+            ran.succeeded();
+            assert_eq!(report["target"]["platform"], platform);
+            run(place.copy(&taken).args(["--platform", platform])).succeeded();
+            place.assert_copied(&disk, platform);
+        }
+    }
+}
+
 /// RG-R4: a blob that is another than its digest says is refused, and nothing is left.
 #[test]
 fn a_blob_that_is_not_its_digest_is_refused() {
@@ -513,6 +542,34 @@ fn a_fixed_vhd_that_shows_too_late_is_refused_with_what_to_do() {
     assert_eq!(digest("cvi/disk"), digest("cvi/file"));
 }
 
+/// Names that mean something else than a file.
+#[test]
+fn a_target_that_is_a_slip_becomes_no_file() {
+    let place = Place::new();
+    let disk = place.file("disk", [7; 4096]);
+    for (target, code, says) in [
+        ("-", 2, "standard output"),
+        ("quay.io:v1", 2, "docker://HOST/REPOSITORY:TAG"),
+        ("127.0.0.1:5000/cvi/a:v1", 2, "docker://HOST/REPOSITORY:TAG"),
+        ("/dev/nosuch", 8, "/dev/nosuch: there is no such device"),
+    ] {
+        let said = run(copy(&disk, target).current_dir(place.out())).failed(code);
+        assert!(said.contains(says), "{said}");
+        assert!(place.left().is_empty() && !Path::new("/dev/nosuch").exists(), "{target}");
+    }
+    let said = run(&mut place.copy("quay.io/containerdisks/fedora:41")).failed(2);
+    assert!(said.contains("docker://HOST/REPOSITORY:TAG"), "{said}");
+    for (options, says) in [
+        (["--ca", "absent"], "--ca is for the source, which is no server: for the target that is --target-ca"),
+        (["--target-ca", "absent"], "--target-ca absent: there is no such file"),
+        (["--target-auth-file", "absent"], "--target-auth-file absent: there is no such file"),
+    ] {
+        let said = run(copy(&disk, "docker://127.0.0.1:1/a:v1").args(options)).failed(2);
+        assert!(said.contains(says), "{said}");
+    }
+    assert!(run(place.copy(&disk).arg("--nonsense")).failed(2).contains("see importer copy --help"));
+}
+
 /// What comes once can't begin with a length that is known at its end: that is said before hours of it were read.
 #[test]
 fn standard_input_is_told_what_to_do_instead() {
@@ -520,8 +577,9 @@ fn standard_input_is_told_what_to_do_instead() {
     let place = Place::new();
     let made = image("qcow2-64k-v1.1", &place);
     let target = at(&registry, "cvi/disk:v1");
-    let said = run_piped(&mut copy("-", &target), &made.path).failed(4);
+    let said = run_piped(&mut copy("-", &target), &made.path).failed(2);
     assert!(said.contains("--as raw") && said.contains("in a file first"), "{said}");
+    assert!(said.contains("a registry needs the length first, which a pipe does not have"), "{said}");
     assert!(manifest(&registry, "cvi/disk", "v1").is_none());
     run_piped(copy("-", &target).args(["--as", "raw"]), &made.path).succeeded();
     run(&mut place.copy(&target)).succeeded();

@@ -44,8 +44,13 @@ fn an_address_that_is_none_is_told() {
         run(place.copy(address).args(["--progress", "none"])).failed(code);
         assert_eq!(place.left(), [""; 0], "{address}");
     }
-    let line = run(place.copy("http://no-such-host.invalid/disk").args(["--progress", "none"])).failed(4);
-    assert!(line.contains("no-such-host.invalid"), "{line}");
+    for source in ["http://no-such-host.invalid/disk", "docker://no-such-host.invalid/a:v1"] {
+        // Nor is it there without proof.
+        for options in [&["--progress", "none"][..], &["--progress", "none", "--insecure"]] {
+            let line = run(place.copy(source).args(options)).failed(4);
+            assert!(line.contains("no host named no-such-host.invalid"), "{line}");
+        }
+    }
 }
 
 /// HT33: the store says when to come back.

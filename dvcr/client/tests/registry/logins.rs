@@ -106,7 +106,9 @@ async fn basic_authentication_is_enough_for_some() {
         let refused = server.seen().iter().filter(|seen| seen.header("authorization").is_none()).count();
         assert_eq!(refused, 2, "the probe and the first request");
         let wrong = Login::Basic { user: "user".into(), password: "wrong".into() };
-        assert_eq!(pull(&client(with(wrong)), &server).await.unwrap_err().kind(), Kind::Denied);
+        let error = pull(&client(with(wrong)), &server).await.unwrap_err();
+        assert_eq!(error.kind(), Kind::Denied);
+        assert!(error.to_string().contains("the credentials given for the user user were refused"), "{error}");
         let error = pull(&client(quick()), &server).await.unwrap_err();
         assert!(error.to_string().contains("/v2/team/x/manifests/v1: the server wants credentials"), "{error}");
     }

@@ -46,8 +46,12 @@ async fn they_are_asked_in_order_and_the_registry_last() {
     for server in [&first, &second, &origin] {
         assert!(text.contains(&server.address().to_string()), "{text}");
     }
-    assert!(text.starts_with(&format!("registry: {}", origin.url("/"))), "{text}");
-    assert!(text.contains("(and before it mirror: http"), "{text}");
+    assert!(!text.contains("latest"), "{text}");
+    let untagged = layer(config(), &origin, "x").await.unwrap_err().to_string();
+    assert!(untagged.contains("where no tag is given, :latest is meant"), "{untagged}");
+    // As they were asked.
+    assert!(text.starts_with(&format!("mirror: {}", first.url("/"))), "{text}");
+    assert!(text.contains(&format!("; then registry: {}", origin.url("/"))), "{text}");
 }
 
 #[tokio::test]
@@ -129,7 +133,11 @@ async fn each_has_its_own_trust_and_credentials() {
     // Credentials and trust of the registry are not those of the mirror.
     let error =
         layer(config(Mirror { keyring: Keyring::default(), ..trusted.clone() }), &origin, "x:v1").await.unwrap_err();
-    assert!(error.to_string().contains("wants credentials"), "{error}");
+    let text = error.to_string();
+    assert!(
+        text.contains("wants credentials") && text.contains("with --auth-file") && !text.contains("--user"),
+        "{text}"
+    );
     let mut theirs = config(Mirror { ca_files: Vec::new(), ..trusted });
     theirs.transport.ca_files = vec![ca];
     let error = layer(theirs, &origin, "x:v1").await.unwrap_err();

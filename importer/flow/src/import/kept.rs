@@ -117,8 +117,8 @@ impl Import<'_> {
         if self.source.reopens() {
             return Ok(());
         }
-        let what = "how long the image is shows only at its end, and a layer has to begin with it";
-        Err(Error::new(Kind::Refused, format!("{}: {what}: {advice}", self.source.name())))
+        let what = "a registry needs the length first, which a pipe does not have";
+        Err(Error::new(Kind::Usage, format!("{}: {what}: {advice}", self.source.name())))
     }
 }
 

@@ -62,8 +62,8 @@ impl Registry {
     }
 }
 
-/// With the waits between them about four seconds.
-const FIRST_ATTEMPTS: u32 = 5;
+/// How often a registry is tried that has not answered yet: with the waits between them about four seconds.
+pub const FIRST_ATTEMPTS: u32 = 5;
 
 /// Where docker, podman and skopeo leave what `login` was told.
 fn usual() -> Option<PathBuf> {

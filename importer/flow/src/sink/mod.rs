@@ -150,7 +150,22 @@ pub fn create(path: &Path, options: Options) -> Result<Box<dyn Sink>> {
     if fs::metadata(path).is_ok_and(|target| target.file_type().is_block_device()) {
         return Ok(Box::new(BlockSink::open(path, options)?));
     }
+    if is_missing_device(path) {
+        let message = format!("{}: there is no such device: check its name", path.display());
+        return Err(Error::new(Kind::Target, message));
+    }
     Ok(Box::new(FileSink::create(path, options)?))
+}
+
+/// Whether a file at `path`, where nothing is, would lie among the devices, and so in memory. `/dev/shm` is for that.
+fn is_missing_device(path: &Path) -> bool {
+    if fs::symlink_metadata(path).is_ok() {
+        return false;
+    }
+    // The folder of a device that is missing may be missing too.
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let parent = fs::canonicalize(parent).unwrap_or_else(|_| parent.to_owned());
+    parent.starts_with("/dev") && !parent.starts_with("/dev/shm")
 }
 
 // === impl Options ===
@@ -170,3 +185,26 @@ impl Options {
 
 #[cfg(test)]
 mod model;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_that_is_missing_is_no_file() {
+        let dir = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink("/dev", dir.path().join("devices")).unwrap();
+        let linked = dir.path().join("devices/nosuch");
+        for path in [Path::new("/dev/nosuch"), Path::new("/dev/nosuch/root"), Path::new("/tmp/../dev/nosuch"), &linked]
+        {
+            let error = create(path, Options::default()).err().unwrap();
+            assert_eq!(error.kind(), Kind::Target);
+            assert!(error.to_string().contains("nosuch") && error.to_string().contains("no such device"), "{error}");
+            assert!(!path.exists());
+        }
+        for path in [Path::new("/dev/null"), Path::new("/dev/shm/disk"), Path::new("/devices/x"), &dir.path().join("x")]
+        {
+            assert!(!is_missing_device(path), "{}", path.display());
+        }
+    }
+}

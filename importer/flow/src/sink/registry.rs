@@ -129,7 +129,7 @@ impl InOrder for Push {
         let descriptor = Descriptor::of(media::OCI_CONFIG, &config);
         self.destination.place(&descriptor, None, Bytes::from(config))?;
         // Nobody else sets it.
-        let _ = self.pushed.set(self.destination.tag(&described.manifest())?);
+        let _ = self.pushed.set(self.destination.tag(&described)?);
         self.done = true;
         Ok(())
     }

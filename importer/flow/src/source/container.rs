@@ -57,6 +57,12 @@ pub struct Image {
 }
 
 impl Image {
+    /// The platform that what is made of it is for: that of its configuration, or that of the list it stands in.
+    #[must_use]
+    pub fn inherited(&self) -> Option<Platform> {
+        self.config.as_ref().and_then(ImageConfig::platform).or_else(|| self.platform.clone())
+    }
+
     /// A layer, as a source; one that is known to have another length is refused before it is read.
     fn layer(&self, descriptor: &Descriptor) -> Result<Box<dyn Source>> {
         let source = self.blobs.blob(descriptor)?;
