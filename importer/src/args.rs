@@ -186,7 +186,8 @@ pub struct From {
     /// For which machines the image of layers shall be: os/architecture, as in linux/arm64 or linux/arm/v7
     ///
     /// An image for another platform is never taken. Without it, a list of images is searched for one for this machine, and
-    /// an image that is in no list is taken as it is. An image that is pushed is for this platform, too.
+    /// an image that is in no list is taken as it is. An image that is pushed is for this platform, too;
+    /// without it, for that of the image it is made of.
     #[arg(long, value_name = "PLATFORM")]
     pub platform: Option<String>,
     /// Trust the certificates in this file or folder too (PEM)

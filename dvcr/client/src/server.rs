@@ -118,11 +118,12 @@ impl Server {
     /// An error that names who it is about.
     pub(crate) fn error(&self, error: impl Into<Error>) -> Error {
         let error = error.into().at(&self.role);
-        if error.to_string().contains("does not speak TLS") {
-            if self.role == MIRROR {
-                return error
-                    .and("a mirror that has none is allowed by insecure = true in its entry in registries.conf");
-            }
+        let (text, mirror) = (error.to_string(), self.role == MIRROR);
+        let no_tls = text.contains("does not speak TLS");
+        if mirror && (no_tls || text.contains("the server is not trusted")) {
+            return error.and("a mirror need not prove who it is with insecure = true in its entry in registries.conf");
+        }
+        if no_tls {
             return error.and(format_args!("a registry that has none is allowed by {}", self.option("insecure")));
         }
         error

@@ -254,6 +254,7 @@ fn mirrors_are_asked_as_the_configuration_has_it() {
         copied(&strict, "cvi/disk:v1", &["--ca", &ca]).succeeded();
         let said = copied(&strict, "cvi/disk:v1", &["--insecure"]).failed(3);
         assert!(said.contains("not trusted") && said.contains("127.0.0.1:1"), "{said}");
+        assert!(said.contains("insecure = true in its entry") && !said.contains("--insecure"), "{said}");
         copied(&insecure, "other/disk:v1", &[]).failed(3);
         let by_digest = conf("digest.conf", "insecure = true\npull-from-mirror = \"digest-only\"");
         copied(&by_digest, "cvi/disk:v1", &[]).failed(3);
