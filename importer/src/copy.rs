@@ -182,8 +182,9 @@ impl Job<'_> {
                     && args.checksum_url.is_empty()
                     && let Some(relay) = Relay::find(&image, &settings)?
                     && relay.is_wanted(push.platform.as_ref(), &push.storing)
+                    && let Some(outcome) = self.relay(&relay, push)?
                 {
-                    return self.relay(&relay, push);
+                    return Ok(outcome);
                 }
                 container::disk(image, &args.from, Reading::Verified)?
             }
@@ -214,11 +215,13 @@ impl Job<'_> {
         import(&mut *source, sink, &settings, Arc::clone(&self.progress))
     }
 
-    /// Takes an image over as it is.
-    fn relay(&self, relay: &Relay, push: &Push) -> Result<Outcome> {
-        let Relayed { pushed, outcome } = relay.push(&push.destination, &self.progress)?;
+    /// Takes an image over as it is, if the target has its layer.
+    fn relay(&self, relay: &Relay, push: &Push) -> Result<Option<Outcome>> {
+        let Some(Relayed { pushed, outcome }) = relay.push(&push.destination, &self.progress)? else {
+            return Ok(None);
+        };
         *lock(&self.pushed) = Some(Receipt::from(OnceLock::from(pushed)));
-        Ok(outcome)
+        Ok(Some(outcome))
     }
 
     fn watch(&self) -> Result<()> {

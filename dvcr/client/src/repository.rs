@@ -225,6 +225,32 @@ impl Repository {
         }
     }
 
+    /// Looks whether the registry gives a blob that was pushed the length it has. One that has a damaged blob of this
+    /// digest may take the push and keep what it had.
+    ///
+    /// # Errors
+    ///
+    /// `Kind::Mismatch` if it gives it another.
+    pub async fn check_length(&self, blob: &Descriptor) -> Result<()> {
+        let Ok((auth, address)) = self.way_to(blob).await else { return Ok(()) };
+        // Nothing is said by a registry that can't be asked now: the manifest will be.
+        let Ok(reply) = self.server.once(&auth, &address, &|| Ask::new(Method::Head), &[200]).await else {
+            return Ok(());
+        };
+        let len = reply.header("content-length").and_then(|len| len.parse::<u64>().ok());
+        match len.filter(|len| *len != blob.size) {
+            None => Ok(()),
+            Some(len) => {
+                let message = format!(
+                    "{self}@{}: {} bytes were pushed, and the registry has {len} there: its store is damaged; \
+                     remove this blob from it",
+                    blob.digest, blob.size
+                );
+                Err(self.error(Error::new(Kind::Mismatch, message)))
+            }
+        }
+    }
+
     /// Whether a blob is there already. No is also said where it can't be told now.
     pub(crate) async fn is_known(&self, digest: &Digest, len: u64) -> bool {
         let blob = Descriptor::new("application/octet-stream", *digest, len);

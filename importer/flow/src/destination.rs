@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use dvcr_client::{Content, Repository, Target, Upload};
-use dvcr_oci::{Descriptor, Digest, Name, Reference, Tag, media};
+use dvcr_client::{Repository, Target, Upload};
+use dvcr_oci::{Descriptor, Name, Reference, Tag, media};
 
 use crate::described::Described;
 use crate::network::Network;
@@ -121,37 +121,43 @@ impl Destination {
         written.map_err(failed)
     }
 
-    /// All of the layer was written.
-    pub(crate) fn end_layer(&self, digest: Digest) -> Result<()> {
+    /// All of the layer was written. What the registry then says of it has to be true.
+    pub(crate) fn end_layer(&self, layer: &Descriptor) -> Result<()> {
         let upload = self.upload().take().ok_or_else(|| Error::new(Kind::Ours, "there is no upload"))?;
-        self.wait(async move { upload.finish(&digest).await })?;
-        Ok(())
+        let (repository, layer) = (self.repository.clone(), layer.clone());
+        self.wait(async move {
+            upload.finish(&layer.digest).await?;
+            repository.check_length(&layer).await
+        })
     }
 
-    /// Brings a blob there, from the cheapest place: it is there already; it is in the repository `near` of the same
-    /// registry; or it is sent. Gives how many bytes were.
-    pub(crate) fn place(
-        &self,
-        blob: &Descriptor,
-        near: Option<&Name>,
-        content: impl Content + Send + 'static,
-    ) -> Result<u64> {
+    /// Whether a blob is there, or could be taken over from the repository `near` of the same registry.
+    pub(crate) fn has(&self, blob: &Descriptor, near: Option<&Name>) -> Result<bool> {
         let (repository, blob, near) = (self.repository.clone(), blob.clone(), near.cloned());
         self.wait(async move {
             if repository.exists(&blob).await? {
-                return Ok(0);
+                return Ok(true);
             }
-            if let Some(near) = near {
-                match repository.mount(&blob.digest, &near).await {
-                    // Some say so and have nothing.
-                    Ok(true) if repository.exists(&blob).await? => return Ok(0),
-                    Ok(_) => {}
-                    Err(error) if error.is_transient() => return Err(error),
-                    // It is not for us to take it from there; but we can bring it.
-                    Err(error) => tracing::info!(%error, "the blob is not mounted"),
+            let Some(near) = near else { return Ok(false) };
+            match repository.mount(&blob.digest, &near).await {
+                // Some say so and have nothing.
+                Ok(true) => repository.exists(&blob).await,
+                Ok(false) => Ok(false),
+                Err(error) if error.is_transient() => Err(error),
+                // It is not for us to take it from there; but we can bring it.
+                Err(error) => {
+                    tracing::info!(%error, "the blob is not mounted");
+                    Ok(false)
                 }
             }
-            Ok(match repository.push_by_chunks(&blob, &content).await? {
+        })
+    }
+
+    /// Brings something small there. Gives how many bytes were sent: none if it was there.
+    pub(crate) fn place(&self, blob: &Descriptor, bytes: Bytes) -> Result<u64> {
+        let (repository, blob) = (self.repository.clone(), blob.clone());
+        self.wait(async move {
+            Ok(match repository.push(&blob, &bytes).await? {
                 dvcr_client::Pushed::Existed => 0,
                 dvcr_client::Pushed::Sent => blob.size,
             })

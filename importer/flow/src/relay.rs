@@ -1,18 +1,15 @@
 //! From one place of images to another without touching what is in them.
 //!
-//! An image that already is what would be made of it need not be unpacked: its blobs are taken over. What is in the target
-//! already is not sent, what lies in the same registry is mounted, and the rest streams through, verified by its digest.
+//! An image that already is what would be made of it, and whose layer is in the target or in another repository of its
+//! registry, needs no bytes to be moved: its documents are enough.
 
-mod content;
-
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use dvcr_oci::{Descriptor, Platform, media};
 use importer_codec::tar::Around;
 use importer_codec::{Bin, Status, Wrapper};
 
-use self::content::{Passing, State};
 use crate::described::Described;
 use crate::destination::{Destination, Pushed};
 use crate::layer::LayerKind;
@@ -21,7 +18,7 @@ use crate::sink::Storing;
 use crate::source::ContainerSource;
 use crate::source::container::{self, Reading};
 use crate::unwrap::refused;
-use crate::{Error, Image, Kind, Mode, Outcome, Piece, Result, Settings, inspect};
+use crate::{Image, Kind, Mode, Outcome, Piece, Result, Settings, inspect};
 
 /// An image of ours, found in a registry or a layout.
 pub struct Relay {
@@ -93,54 +90,38 @@ impl Relay {
             && storing.kind(format) == *kind
     }
 
-    /// Takes it over to `destination`, the tag last. What fails leaves none.
+    /// Takes it over to `destination`, the tag last, if its layer is there already or can be mounted from the same registry:
+    /// then the image there is the one here, by the same digest, and nothing of the disk is read or sent. `None` if not:
+    /// whoever has to bring the disk [imports](crate::import) it, and so sees that it is one.
     ///
     /// # Errors
     ///
-    /// `Kind::Mismatch` if a blob is not what its digest says, and what source or target say.
-    pub fn push(&self, destination: &Destination, progress: &Arc<Progress>) -> Result<Relayed> {
-        let pushed = self.bring(destination, progress);
-        // The upload that was begun to see whether it can be, and what has failed.
+    /// What the target says. What fails leaves no tag.
+    pub fn push(&self, destination: &Destination, progress: &Arc<Progress>) -> Result<Option<Relayed>> {
+        let near = self.source.blobs.repository().filter(|near| near.host() == destination.repository.host());
+        if !destination.has(&self.described.layer(), near.map(|near| near.name()))? {
+            return Ok(None);
+        }
+        progress.begin_pass();
+        let config = self.described.config().to_bytes();
+        let descriptor = Descriptor::of(media::OCI_CONFIG, &config);
+        let tagged = destination.place(&descriptor, Bytes::from(config)).and_then(|sent| {
+            let pushed = destination.tag(&self.described)?;
+            Ok((sent, pushed))
+        });
+        // The upload that was begun to see whether it can be.
         destination.give_up();
-        let (pushed, written) = pushed?;
+        let (bytes_written, pushed) = tagged?;
         let outcome = Outcome {
             image: self.image.clone(),
             mode: Mode::Streaming,
             source_bytes: progress.received(),
             source_digest: Some(self.source.digest.to_string()),
-            bytes_written: written,
+            bytes_written,
             target_size: self.described.size,
             resumed_from: None,
         };
-        Ok(Relayed { pushed, outcome })
-    }
-
-    fn bring(&self, destination: &Destination, progress: &Arc<Progress>) -> Result<(Pushed, u64)> {
-        let near = self.source.blobs.repository().filter(|near| near.host() == destination.repository.host());
-        let near = near.map(|near| near.name().clone());
-        let layer = self.described.layer();
-        progress.begin_pass();
-        progress.expect(layer.size);
-        progress.measure(Some(layer.size));
-        let failure = Arc::default();
-        let content = Passing {
-            blobs: Arc::clone(&self.source.blobs),
-            blob: layer.clone(),
-            progress: Arc::clone(progress),
-            state: State::new(&layer),
-            failure: Arc::clone(&failure),
-        };
-        let placed = destination.place(&layer, near.as_ref(), content);
-        // Why the source could not be read says more than that it could not.
-        let placed = placed.map_err(|error| {
-            let failure: &Mutex<Option<Error>> = &failure;
-            let why = failure.lock().unwrap_or_else(PoisonError::into_inner).take();
-            why.map_or(error, |why| why.within(&self.source.name))
-        })?;
-        let config = self.described.config().to_bytes();
-        let descriptor = Descriptor::of(media::OCI_CONFIG, &config);
-        let written = placed + destination.place(&descriptor, near.as_ref(), Bytes::from(config))?;
-        Ok((destination.tag(&self.described)?, written))
+        Ok(Some(Relayed { pushed, outcome }))
     }
 }
 

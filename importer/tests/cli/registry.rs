@@ -397,11 +397,10 @@ fn an_image_of_ours_is_taken_over_as_it_is() {
                 assert_eq!(take(&first, &target), (0, 0), "{target}");
             }
             let stored = manifest(&registry, "cvi/first", "v1").unwrap();
-            let sizes = stored["layers"][0]["size"].as_u64().unwrap() + stored["config"]["size"].as_u64().unwrap();
             let repository = format!("from/{}/{}", registry.address().port(), name.replace('.', "-"));
             let elsewhere = at(&second, &format!("{repository}{}:v1", options.len()));
-            let (read, written) = take(&first, &elsewhere);
-            assert_eq!((read, written), (stored["layers"][0]["size"].as_u64().unwrap(), sizes));
+            // What has to be brought is made again, and is the same.
+            assert!(take(&first, &elsewhere).1 > 0);
             assert_eq!(take(&first, &elsewhere), (0, 0));
             run(&mut place.copy(&elsewhere)).succeeded();
             place.assert_copied(&made.raw(), &elsewhere);
@@ -414,7 +413,8 @@ fn an_image_of_ours_is_taken_over_as_it_is() {
             let layout = format!("oci:{}:v1", place.path().join("layout").display());
             tool_run(tool("skopeo").args(["copy", "-q", "--src-tls-verify=false", &first, &layout]));
             let target = at(&second, &format!("layout/{repository}{}:v1", options.len()));
-            assert_eq!(take(&layout, &target).1, sizes);
+            assert!(take(&layout, &target).1 > 0);
+            assert_eq!(take(&layout, &target), (0, 0));
             assert_eq!(uploads(second.root()), [""; 0]);
         }
     }
@@ -472,6 +472,24 @@ fn a_blob_that_is_taken_over_is_verified() {
         assert!(manifest(&second, &format!("cvi/{kind}"), "v1").is_none());
         assert_eq!(uploads(second.root()), [""; 0]);
     }
+}
+
+/// A registry that keeps a damaged blob takes the push, and keeps it.
+#[test]
+fn a_layer_of_another_length_in_the_target_gets_no_tag() {
+    let registry = Config::distribution().start();
+    let place = Place::new();
+    let made = image("qcow2-64k-v1.1", &place);
+    run(&mut copy(&made.path, at(&registry, "cvi/first:v1"))).succeeded();
+    let digest = manifest(&registry, "cvi/first", "v1").unwrap()["layers"][0]["digest"].clone();
+    let hex = digest.as_str().unwrap().strip_prefix("sha256:").unwrap().to_owned();
+    let blob = registry.root().join(format!("docker/registry/v2/blobs/sha256/{}/{hex}/data", &hex[..2]));
+    let short = fs::read(&blob).unwrap();
+    fs::write(&blob, &short[..short.len() - 512]).unwrap();
+    let said = run(&mut copy(&made.path, at(&registry, "cvi/first:v2"))).failed(7);
+    assert!(said.contains(&hex) && said.contains("its store is damaged"), "{said}");
+    assert!(manifest(&registry, "cvi/first", "v2").is_none());
+    assert_eq!(uploads(registry.root()), [""; 0]);
 }
 
 /// Asked to end in the middle: the upload is ended, too, and there is no tag.

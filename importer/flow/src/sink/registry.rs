@@ -114,7 +114,6 @@ impl InOrder for Push {
 
     fn finish(mut self, size: u64) -> Result<()> {
         let layer = self.layer.take().ok_or_else(|| Error::new(Kind::Ours, "there is no layer"))?.finish()?;
-        self.destination.end_layer(layer.digest)?;
         let described = Described {
             platform: self.platform.clone(),
             format: self.format().into(),
@@ -125,9 +124,10 @@ impl InOrder for Push {
             digest: layer.digest,
             stored: layer.size,
         };
+        self.destination.end_layer(&described.layer())?;
         let config = described.config().to_bytes();
         let descriptor = Descriptor::of(media::OCI_CONFIG, &config);
-        self.destination.place(&descriptor, None, Bytes::from(config))?;
+        self.destination.place(&descriptor, Bytes::from(config))?;
         // Nobody else sets it.
         let _ = self.pushed.set(self.destination.tag(&described)?);
         self.done = true;
