@@ -14,6 +14,7 @@ use std::fmt;
 use std::str::FromStr;
 
 pub use algorithm::Algorithm;
+use algorithm::Hash;
 pub(crate) use hashing::{Digests, Hashing};
 pub use list::listed;
 
@@ -40,6 +41,12 @@ impl Checksum {
         self.algorithm
     }
 
+    /// Compares bytes with it, as they come.
+    #[must_use]
+    pub fn verifier(&self) -> Verifier {
+        Verifier { hash: self.algorithm.begin(), expected: self.expected.clone() }
+    }
+
     /// Finds this checksum among what was computed of one object; the first is that which is shown.
     fn check(&self, seen: &[Digests], source: &str) -> Result<()> {
         let found: Vec<_> = seen.iter().filter_map(|digests| digests.get(self.algorithm)).collect();
@@ -59,6 +66,31 @@ impl Checksum {
             Hex(&self.expected)
         );
         Err(Error::new(Kind::Mismatch, message))
+    }
+}
+
+/// Compares bytes with a [`Checksum`] as they come.
+pub struct Verifier {
+    hash: Box<dyn Hash>,
+    expected: Vec<u8>,
+}
+
+impl Verifier {
+    /// The next bytes.
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.hash.push(bytes);
+    }
+
+    /// All have come: whether they are those that the checksum is of.
+    #[must_use]
+    pub fn matches(self) -> bool {
+        self.hash.finish() == self.expected
+    }
+}
+
+impl fmt::Debug for Verifier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Verifier({})", Hex(&self.expected))
     }
 }
 

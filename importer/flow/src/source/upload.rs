@@ -32,8 +32,8 @@ pub fn resumable(name: &str, len: u64, identity: &str, front: Front) -> (Feed, U
 }
 
 fn ends(name: &str, len: Option<u64>, start: Option<u64>, kept: Option<(String, Front)>) -> (Feed, UploadSource) {
-    let state = Mutex::new(State { start, ..State::default() });
-    let shared = Arc::new(Shared { state, readable: Condvar::new(), writable: Notify::new(), len });
+    let state = Mutex::new(State { start, len, ..State::default() });
+    let shared = Arc::new(Shared { state, readable: Condvar::new(), writable: Notify::new() });
     let (identity, front) = kept.unzip();
     (Feed(Arc::clone(&shared)), UploadSource { shared, len, name: name.to_owned(), identity, front })
 }
@@ -62,7 +62,6 @@ struct Shared {
     state: Mutex<State>,
     readable: Condvar,
     writable: Notify,
-    len: Option<u64>,
 }
 
 #[derive(Debug, Default)]
@@ -72,6 +71,8 @@ struct State {
     /// Where the first byte that is fed belongs; not known before the import has said so.
     start: Option<u64>,
     accepted: u64,
+    /// How many bytes there will be, where that is known.
+    len: Option<u64>,
     /// How it ended, for the reader.
     end: Option<Result<(), Error>>,
     /// Somebody reads what is fed, and so nobody else can.
@@ -140,25 +141,36 @@ impl Feed {
     /// How many bytes there will be, where that is known.
     #[must_use]
     pub fn len(&self) -> Option<u64> {
-        self.0.len
+        self.0.lock().len
     }
 
     /// Whether it is known that nothing will come.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.0.len == Some(0)
+        self.len() == Some(0)
+    }
+
+    /// Says how many bytes there will be, where nobody knew when the upload began. `false` when another number was said
+    /// before, or when more have come.
+    #[must_use]
+    pub fn announce(&self, len: u64) -> bool {
+        let mut state = self.0.lock();
+        let fits = state.len.is_none_or(|before| before == len) && state.start.unwrap_or(0) + state.accepted <= len;
+        if fits {
+            state.len = Some(len);
+        }
+        fits
     }
 
     /// Everything was handed over.
     pub fn finish(&self) {
         let mut state = self.0.lock();
         let all = state.start.unwrap_or(0) + state.accepted;
-        let whole = self.0.len.is_none_or(|len| len == all);
-        let end = if whole {
-            Ok(())
-        } else {
-            let len = self.0.len.unwrap_or_default();
-            Err(Error::new(Kind::Mismatch, format!("{all} bytes were uploaded, and {len} announced")))
+        let end = match state.len {
+            Some(len) if len != all => {
+                Err(Error::new(Kind::Mismatch, format!("{all} bytes were uploaded, and {len} announced")))
+            }
+            _ => Ok(()),
         };
         state.end.get_or_insert(end);
         self.0.readable.notify_one();
@@ -492,6 +504,18 @@ mod tests {
         assert_eq!(feed.accepted(), len);
         assert_eq!(source.open().unwrap().next().unwrap().unwrap().len(), kept);
         assert!(source.range(7..len).is_err());
+    }
+
+    #[test]
+    fn a_length_may_be_told_late_and_once() {
+        let (feed, mut source) = upload("upload", None);
+        let mut stream = source.open().unwrap();
+        wait(feed.push(Bytes::from_static(b"abc"))).unwrap();
+        assert!(!feed.announce(2));
+        assert!(feed.announce(5) && feed.announce(5) && !feed.announce(6));
+        assert_eq!(feed.len(), Some(5));
+        feed.finish();
+        assert_eq!(rest(&mut *stream).unwrap_err().kind(), Kind::Mismatch);
     }
 
     #[test]
