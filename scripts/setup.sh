@@ -39,6 +39,8 @@ skopeo          skopeo
 umoci           umoci
 git             git
 python3         python3
+node            nodejs
+npm             npm
 '
 
 missing=()
@@ -93,13 +95,25 @@ done
 CARGO_TARGET_DIR="${XDG_CACHE_HOME:-$HOME/.cache}/millrace/peer" \
     cargo build -q --locked --manifest-path "$(dirname "$0")/../fixtures/peer/Cargo.toml"
 
-# The Python environment of fixtures/src/store, made anew when its list has changed.
-stores="${XDG_CACHE_HOME:-$HOME/.cache}/millrace/stores"
-list="$(dirname "$0")/stores.txt"
-if ! cmp -s "$list" "$stores/made-of.txt"; then
-    echo "setup: installing a server of S3 for the tests"
-    rm -rf "$stores"
-    python3 -m venv "$stores"
-    "$stores/bin/pip" install -q --disable-pip-version-check --no-deps -r "$list"
-    cp "$list" "$stores/made-of.txt"
+# A Python environment with what a list names, made anew when the list has changed.
+environment() { # folder, list
+    cmp -s "$2" "$1/made-of.txt" && return
+    rm -rf "$1"
+    python3 -m venv "$1"
+    "$1/bin/pip" install -q --disable-pip-version-check --no-deps -r "$2"
+    cp "$2" "$1/made-of.txt"
+}
+
+here="$(cd "$(dirname "$0")" && pwd)"
+cache="${XDG_CACHE_HOME:-$HOME/.cache}/millrace"
+# A server of S3, for fixtures/src/store.
+environment "$cache/stores" "$here/stores.txt"
+# Clients of tus, for fixtures/src/tus: tuspy, and tus-js-client.
+environment "$cache/tus" "$here/tus/requirements.txt"
+if ! cmp -s "$here/tus/package-lock.json" "$cache/tus/package-lock.json"; then
+    cp "$here/tus/package.json" "$here/tus/package-lock.json" "$cache/tus"
+    (cd "$cache/tus" && npm ci --silent --ignore-scripts --no-audit --no-fund) || {
+        rm -f "$cache/tus/package-lock.json"
+        exit 1
+    }
 fi
