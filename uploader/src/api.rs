@@ -5,12 +5,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hyper::body::Incoming;
-use hyper::header::{AUTHORIZATION, CONNECTION, EXPECT, HeaderMap, HeaderValue};
+use hyper::header::{AUTHORIZATION, CONNECTION, EXPECT, HeaderMap, HeaderValue, ORIGIN};
 use hyper::{Request, StatusCode};
 use importer_flow::sink::Options;
 
 use crate::answer::{self, Answer, Wants};
-use crate::doors;
+use crate::cors::Cors;
+use crate::doors::tus::{At, Dialect};
+use crate::doors::{self, tus};
 use crate::receive::linger;
 use crate::refusal::Refusal;
 use crate::session::{Session, Wish};
@@ -30,6 +32,8 @@ pub struct Api {
     pub patience: Duration,
     /// Whether `/metrics` is among the paths: not where it has an address of its own.
     pub metrics_here: bool,
+    /// Which pages of other origins may send.
+    pub cors: Cors,
 }
 
 /// What uploads are for.
@@ -69,19 +73,28 @@ impl Api {
         let session = sessions.add(token, wish, now)?;
         session.restore()?;
         let place = Place::One { token, secret: secret.is_some() };
-        Ok((Self { sessions, place, patience, metrics_here: true }, session))
+        Ok((Self { sessions, place, patience, metrics_here: true, cors: Cors::default() }, session))
     }
 
     /// A server for a folder.
     #[must_use]
     pub fn folder(sessions: Sessions, root: PathBuf, secret: Option<&str>, patience: Duration) -> Self {
         let place = Place::Folder { root, token: secret.map(Token::of) };
-        Self { sessions, place, patience, metrics_here: true }
+        Self { sessions, place, patience, metrics_here: true, cors: Cors::default() }
     }
 
     /// Answers a request. Whatever is refused before its body was read, is so without asking for it.
     pub async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Answer {
-        let answer = self.route(request).await;
+        let preflight = self.cors.preflight(request.method(), request.headers());
+        let origin = request.headers().get(ORIGIN).cloned();
+        let answer = match preflight {
+            Some(answer) => answer,
+            None => {
+                let mut answer = self.route(request).await;
+                self.cors.expose(origin.as_ref(), answer.headers_mut());
+                answer
+            }
+        };
         self.sessions.budget().metrics().answered(answer.status().as_u16());
         answer
     }
@@ -100,11 +113,12 @@ impl Api {
         answer::metrics(budget.metrics().text(&self.sessions.phases(), budget.active()))
     }
 
-    async fn route(&self, request: Request<Incoming>) -> Answer {
+    async fn route(self: &Arc<Self>, request: Request<Incoming>) -> Answer {
         let wants = Wants::of(request.headers());
         match self.admit(&request) {
             Ok(Route::Health) => answer::text(StatusCode::OK, "OK"),
             Ok(Route::Metrics) => self.metrics(),
+            Ok(Route::Resumable(at, dialect)) => tus::answer(self, at, dialect, request).await,
             Ok(Route::Upload(session)) => doors::raw::answer(&session, request, self.patience).await,
             Ok(Route::Cdi(session, door)) => doors::cdi::answer(&session, request, door, self.patience).await,
             Err(refusal) => {
@@ -136,11 +150,22 @@ impl Api {
             }
             return self.cdi(request.headers()).map(|session| Route::Cdi(session, door));
         }
-        match path.strip_prefix("/upload").map(|rest| rest.strip_prefix('/').unwrap_or(rest)) {
-            Some(secret) => self.upload(secret).map(Route::Upload),
-            None if path == "/metrics" && self.metrics_here => Ok(Route::Metrics),
-            None => Err(Refusal::not_found()),
+        if path == "/metrics" && self.metrics_here {
+            return Ok(Route::Metrics);
         }
+        let dialect = Dialect::of(request.method(), request.headers());
+        let folder = matches!(self.place, Place::Folder { .. });
+        let secret = match (below(path, "/upload"), below(path, "/files")) {
+            (Some(secret), _) => secret,
+            (None, Some("")) if folder => return Ok(Route::Resumable(At::Folder, dialect.unwrap_or(Dialect::Tus))),
+            (None, Some(secret)) if folder => secret,
+            _ => return Err(Refusal::not_found()),
+        };
+        let session = self.upload(secret)?;
+        Ok(match dialect {
+            Some(dialect) => Route::Resumable(At::Upload { session, secret: secret.to_owned() }, dialect),
+            None => Route::Upload(session),
+        })
     }
 
     /// The upload with this secret.
@@ -161,6 +186,21 @@ impl Api {
                 secret.and_then(|secret| self.sessions.find(secret).ok()).ok_or_else(Refusal::unauthorized)
             }
             Place::Folder { .. } => Err(Refusal::not_found()),
+        }
+    }
+
+    /// Whether this request may make uploads to the folder.
+    ///
+    /// # Errors
+    ///
+    /// 401 without the bearer token that the server wants, if it wants one.
+    pub fn authorize(&self, headers: &HeaderMap) -> Result<(), Refusal> {
+        match &self.place {
+            Place::Folder { token: Some(token), .. } if bearer(headers).map(Token::of) != Some(*token) => {
+                let message = "a new upload needs the server's token, as Authorization: Bearer TOKEN".to_owned();
+                Err(Refusal { message, ..Refusal::unauthorized() })
+            }
+            _ => Ok(()),
         }
     }
 
@@ -188,6 +228,8 @@ enum Route {
     Metrics,
     Upload(Arc<Session>),
     Cdi(Arc<Session>, doors::cdi::Door),
+    /// A request of a client that goes on after a cut.
+    Resumable(At, Dialect),
 }
 
 fn is_health(path: &str) -> bool {
@@ -198,6 +240,12 @@ fn is_health(path: &str) -> bool {
 fn bearer(headers: &HeaderMap) -> Option<&str> {
     let (scheme, token) = headers.get(AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+}
+
+/// What of a path is below this one.
+fn below<'a>(path: &'a str, parent: &str) -> Option<&'a str> {
+    let rest = path.strip_prefix(parent)?;
+    if rest.is_empty() { Some(rest) } else { rest.strip_prefix('/') }
 }
 
 /// `jammy.qcow2.xz` becomes `jammy.raw`.
@@ -220,6 +268,19 @@ const ENDINGS: [&str; 21] = [
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn paths_are_whole() {
+        for (path, rest) in [
+            ("/upload", Some("")),
+            ("/upload/secret", Some("secret")),
+            ("/upload/a/b", Some("a/b")),
+            ("/uploads", None),
+            ("/v1/upload", None),
+        ] {
+            assert_eq!(below(path, "/upload"), rest, "{path}");
+        }
+    }
 
     #[test]
     fn disks_have_the_names_of_their_images() {

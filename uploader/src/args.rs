@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use clap::{Args as Group, Parser, Subcommand};
 use importer_flow::{Checksum, Size};
+use uploader::cors::Origin;
 
 use crate::to::To;
 
@@ -79,6 +80,9 @@ pub struct Serve {
     /// How long a client may send nothing within a request
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
     pub timeout: Duration,
+    /// Pages of this origin may send, as https://cloud.example; * for all; may be repeated
+    #[arg(long, value_name = "ORIGIN")]
+    pub cors_origin: Vec<Origin>,
     /// With --target: end also when an import fails, with the exit code that the importer has for that; else another image
     /// may be sent in its place until --expiry. A connection that is cut is no failure
     #[arg(long, conflicts_with = "root")]

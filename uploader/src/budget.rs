@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use importer_flow::Settings;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::metrics::Metrics;
 use crate::refusal::Refusal;
@@ -15,6 +16,7 @@ pub struct Budget {
     most: usize,
     active: AtomicUsize,
     metrics: Metrics,
+    held: Semaphore,
 }
 
 /// The share of one import; given back when it is dropped.
@@ -25,7 +27,13 @@ impl Budget {
     /// `memory` bytes for at most `most` imports at a time.
     #[must_use]
     pub fn new(memory: u64, most: usize) -> Arc<Self> {
-        Arc::new(Self { memory, most, active: AtomicUsize::new(0), metrics: Metrics::default() })
+        Arc::new(Self {
+            memory,
+            most,
+            active: AtomicUsize::new(0),
+            metrics: Metrics::default(),
+            held: Semaphore::new(HELD),
+        })
     }
 
     /// A share for one more import.
@@ -42,6 +50,13 @@ impl Budget {
             Refusal::later(5, message)
         })?;
         Ok(Share(Arc::clone(self)))
+    }
+
+    /// Room for bytes that must be seen whole before an import may have them; waits until there is some. At most
+    /// [`MOST_HELD`].
+    pub async fn hold(&self, bytes: usize) -> Option<SemaphorePermit<'_>> {
+        let pages = bytes.clamp(1, MOST_HELD).div_ceil(PAGE);
+        self.held.acquire_many(u32::try_from(pages).unwrap_or(u32::MAX)).await.ok()
     }
 
     /// How many imports there are.
@@ -82,6 +97,11 @@ impl Drop for Share {
     }
 }
 
+/// The most that one request may have held back.
+pub const MOST_HELD: usize = 8 << 20;
+/// What all requests together may have held back, in pages: 32 MiB.
+const HELD: usize = (32 << 20) / PAGE;
+const PAGE: usize = 64 << 10;
 /// What tables and windows need at least.
 const LEAST: u64 = 2 << 20;
 /// More brings nothing.

@@ -2,7 +2,7 @@
 //! one pass.
 //!
 //! ```text
-//! doors (raw, cdi, …) ──► session ──► feed ──► importer_flow::import
+//! doors (raw, tus, cdi, …) ──► session ──► feed ──► importer_flow::import
 //! ```
 //!
 //! A session is one upload. Requests come and go; the import behind the session stays, and takes the bytes in order from
@@ -11,6 +11,7 @@
 pub mod answer;
 pub mod api;
 pub mod budget;
+pub mod cors;
 mod der;
 pub mod doors;
 pub mod form;

@@ -1,10 +1,11 @@
 //! From a connection into an upload.
 
+use std::error::Error;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http_body_util::BodyExt;
-use hyper::body::{Body, Incoming};
+use http_body_util::{BodyExt, LengthLimitError};
+use hyper::body::Body;
 
 use crate::refusal::Refusal;
 use crate::session::Writer;
@@ -25,7 +26,7 @@ pub enum Stop {
 /// What ended it before its end.
 pub async fn receive<B>(writer: &mut Writer, body: &mut B, patience: Duration) -> Result<(), Stop>
 where
-    B: Body<Data = Bytes> + Unpin,
+    B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Unpin,
 {
     loop {
         let frame = tokio::select! {
@@ -40,14 +41,20 @@ where
                 let Ok(bytes) = frame.into_data() else { continue };
                 writer.push(bytes).await.map_err(Stop::Refused)?;
             }
-            Ok(Some(Err(_))) | Err(_) => return Err(Stop::Cut),
+            Ok(Some(Err(error))) => return Err(broken(error)),
+            Err(_) => return Err(Stop::Cut),
         }
     }
 }
 
+/// Why a body broke off.
+pub fn broken(error: impl Into<Box<dyn Error + Send + Sync>>) -> Stop {
+    if error.into().is::<LengthLimitError>() { Stop::Refused(Refusal::too_long()) } else { Stop::Cut }
+}
+
 /// Takes what a client still sends after it was refused, for a while and up to a limit, and throws it away: a connection
 /// that is closed while bytes come is reset, and the answer lost with it.
-pub fn linger(mut body: Incoming) {
+pub fn linger(mut body: impl Body<Data = Bytes> + Unpin + Send + 'static) {
     tokio::spawn(async move {
         let mut left = LINGER_BYTES;
         let drain = async {

@@ -59,6 +59,13 @@ impl Refusal {
         Self::new(StatusCode::CONFLICT, "Busy", message)
     }
 
+    /// More came than there should be.
+    #[must_use]
+    pub fn too_long() -> Self {
+        let message = "there are more bytes than were announced, or than this request may bring";
+        Self::new(StatusCode::PAYLOAD_TOO_LARGE, "TooLong", message)
+    }
+
     /// It may be possible in so many seconds.
     pub fn later(seconds: u64, message: impl Into<String>) -> Self {
         let refusal = Self::new(StatusCode::SERVICE_UNAVAILABLE, "TryAgain", message);

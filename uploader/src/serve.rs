@@ -13,6 +13,7 @@ use importer_flow::{Error, Kind, Result};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use uploader::api::Api;
 use uploader::budget::Budget;
+use uploader::cors::Cors;
 use uploader::health;
 use uploader::server::Server;
 use uploader::session::{Phase, Session, Wish};
@@ -62,6 +63,7 @@ async fn serve(args: &Serve) -> Result<u8> {
         }
     };
     api.metrics_here = args.health_listen.is_none();
+    api.cors = Cors::new(args.cors_origin.clone());
     let tls = args.secure.tls(Some(&args.clients))?;
     let scheme = if tls.is_some() { "https" } else { "http" };
     let listening = |at| move |error| Error::new(Kind::Usage, format!("{at} can't be listened on")).because(error);

@@ -1,5 +1,6 @@
 //! One upload, from its first byte to its end.
 
+mod announced;
 mod run;
 mod status;
 mod writer;
@@ -9,12 +10,13 @@ use std::time::{Duration, Instant};
 
 use hyper::StatusCode;
 use importer_flow::Checksum;
-use tokio::sync::{Mutex as Turn, Notify, watch};
+use tokio::sync::{Mutex as Turn, Notify, SemaphorePermit, watch};
 
 use crate::budget::Budget;
 use crate::refusal::Refusal;
 use crate::state::State;
 use crate::target::Target;
+pub use announced::Announced;
 pub use run::End;
 use run::Run;
 pub use status::{Phase, Status};
@@ -55,6 +57,8 @@ pub struct Session {
 #[derive(Debug)]
 struct Inner {
     run: Option<Run>,
+    /// What a client has said of it before it was sent.
+    announced: Announced,
     /// Somebody has given the upload up.
     cancelled: bool,
     /// When something last came.
@@ -83,7 +87,7 @@ impl Session {
     /// A session that waits for its first byte. Until then it costs less than a KiB.
     #[must_use]
     pub fn new(id: u64, wish: Wish, budget: Arc<Budget>, now: Instant) -> Arc<Self> {
-        let inner = Inner { run: None, cancelled: false, active: now };
+        let inner = Inner { run: None, announced: Announced::default(), cancelled: false, active: now };
         let (newest, _) = watch::channel(0);
         let (turn, begun, inner) = (Arc::default(), Notify::new(), Mutex::new(inner));
         Arc::new(Self { id, wish, budget, turn, newest, begun, inner })
@@ -97,15 +101,19 @@ impl Session {
     pub fn restore(&self) -> Result<(), Refusal> {
         let Some(state) = &self.wish.state else { return Ok(()) };
         let Some(record) = state.load() else { return Ok(()) };
-        let checksums: Vec<String> = self.wish.checksums.iter().map(ToString::to_string).collect();
+        let wished: Vec<String> = self.wish.checksums.iter().map(ToString::to_string).collect();
         let whole = state.front().is_ok_and(|front| front.is_kept());
-        if !whole || record.checksums != checksums {
-            return Ok(());
-        }
+        // Behind what was wished, there is what a client has announced.
+        let announced = record.checksums.strip_prefix(&*wished);
+        let announced =
+            announced.and_then(|more| more.iter().map(|text| text.parse().ok()).collect::<Option<Vec<_>>>());
+        let Some(checksums) = announced.filter(|_| whole) else { return Ok(()) };
         tracing::info!(upload = self.id, target = %self.wish.target, "an upload goes on");
-        let wish = Wish { len: Some(record.length), ..self.wish.clone() };
+        let mut wish = Wish { len: Some(record.length), ..self.wish.clone() };
+        wish.checksums.extend_from_slice(&checksums);
         let mut inner = self.lock();
         if inner.run.is_none() {
+            inner.announced = Announced { len: Some(record.length), checksums, note: String::new() };
             inner.run = Some(Run::start(&wish, self.budget.share()?, Some(record.identity))?);
         }
         Ok(())
@@ -195,7 +203,25 @@ impl Session {
     #[must_use]
     pub fn status(&self) -> Status {
         let inner = self.lock();
-        Status::of(&self.wish, inner.run.as_ref(), inner.cancelled)
+        let len = self.wish.len.or(inner.announced.len);
+        Status::of(&self.wish.target, len, inner.run.as_ref(), inner.cancelled)
+    }
+
+    /// What a client has said of it before it was sent.
+    #[must_use]
+    pub fn announced(&self) -> Announced {
+        self.lock().announced.clone()
+    }
+
+    /// Room for bytes that must be seen whole before the import may have them.
+    pub async fn hold(&self, bytes: usize) -> Option<SemaphorePermit<'_>> {
+        self.budget.hold(bytes).await
+    }
+
+    /// Why the import has failed, if it has.
+    #[must_use]
+    pub fn failure(&self) -> Option<Refusal> {
+        self.lock().run.as_ref().and_then(Run::ended).and_then(|end| end.refusal.clone())
     }
 
     /// Waits for the end of the import that is under way; `None` when none was begun.

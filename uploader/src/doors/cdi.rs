@@ -12,6 +12,7 @@
 //! a form it can't read, or refuses `PUT`, this does not. An image is always sent from its start: clients of CDI know of
 //! nothing else.
 
+use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -134,7 +135,7 @@ async fn take<B>(
     patience: Duration,
 ) -> Result<(), Stop>
 where
-    B: Body<Data = Bytes> + Unpin,
+    B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Unpin,
 {
     let mut writer = session.anew().await.map_err(Stop::Refused)?;
     writer.begin(len).map_err(Stop::Refused)?;

@@ -2,3 +2,4 @@
 
 pub mod cdi;
 pub mod raw;
+pub mod tus;

@@ -22,6 +22,14 @@ pub struct FilePart<B> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Broken;
 
+impl std::fmt::Display for Broken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the form broke off")
+    }
+}
+
+impl std::error::Error for Broken {}
+
 impl<B> FilePart<B> {
     /// The file in this body, which is a form.
     #[must_use]

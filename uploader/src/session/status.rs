@@ -6,8 +6,8 @@ use importer_flow::report::Report;
 use importer_flow::size::human;
 use serde::Serialize;
 
-use super::Wish;
 use super::run::Run;
+use crate::target::Target;
 
 /// Where an upload is between its first byte and its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -53,7 +53,7 @@ pub struct Status {
 }
 
 impl Status {
-    pub(super) fn of(wish: &Wish, run: Option<&Run>, cancelled: bool) -> Self {
+    pub(super) fn of(target: &Target, len: Option<u64>, run: Option<&Run>, cancelled: bool) -> Self {
         let end = run.and_then(Run::ended);
         let phase = match (run, &end) {
             (_, Some(end)) if end.refusal.is_none() => Phase::Succeeded,
@@ -66,9 +66,9 @@ impl Status {
         Self {
             phase,
             offset: run.map_or(0, |run| run.feed().accepted()),
-            length: run.and_then(|run| run.feed().len()).or(wish.len),
+            length: run.and_then(|run| run.feed().len()).or(len),
             imported: run.map_or(0, |run| run.progress().received()),
-            target: wish.target.to_string(),
+            target: target.to_string(),
             report: end.map(|end| end.report.clone()),
         }
     }

@@ -8,7 +8,7 @@ use importer_flow::source::upload::Gone;
 use tokio::sync::{OwnedMutexGuard, watch};
 
 use super::run::Run;
-use super::{End, HAND_OVER, Session, Wish};
+use super::{Announced, End, HAND_OVER, Session};
 use crate::refusal::Refusal;
 
 /// The right to send to an upload, until it is dropped or somebody newer takes over.
@@ -43,7 +43,11 @@ impl Writer {
     ///
     /// 503 while the import can't be ended, which may wait for a disk or a registry.
     pub async fn forget(&mut self) -> Result<(), Refusal> {
-        let earlier = self.session.lock().run.take();
+        let earlier = {
+            let mut inner = self.session.lock();
+            inner.announced = Announced::default();
+            inner.run.take()
+        };
         if let Some(run) = earlier {
             let mut end = run.end();
             // Dropped, it is given up; and the target is free only when its thread is done.
@@ -52,6 +56,28 @@ impl Writer {
             ended.map(drop).map_err(|_| Refusal::later(5, "what was uploaded before is still being given up"))?;
         }
         self.session.wish.forget();
+        Ok(())
+    }
+
+    /// Says what will come, before any of it has.
+    pub fn announce(&mut self, announced: Announced) {
+        self.session.lock().announced = announced;
+    }
+
+    /// Says how many bytes there will be, where nobody knew until now.
+    ///
+    /// # Errors
+    ///
+    /// 400 when another number was said before, or when more have come.
+    pub fn announce_len(&mut self, len: u64) -> Result<(), Refusal> {
+        let mut inner = self.session.lock();
+        let known = self.session.wish.len.or(inner.announced.len);
+        let fits =
+            known.is_none_or(|known| known == len) && inner.run.as_ref().is_none_or(|run| run.feed().announce(len));
+        if !fits {
+            return Err(Refusal::bad("this upload was to have another length, or has more bytes than that already"));
+        }
+        inner.announced.len = Some(len);
         Ok(())
     }
 
@@ -66,7 +92,9 @@ impl Writer {
             return Err(Refusal::gone());
         }
         if inner.run.is_none() {
-            let wish = Wish { len: self.session.wish.len.or(len), ..self.session.wish.clone() };
+            let mut wish = self.session.wish.clone();
+            wish.len = wish.len.or(inner.announced.len).or(len);
+            wish.checksums.extend_from_slice(&inner.announced.checksums);
             inner.run = Some(Run::start(&wish, self.session.budget.share()?, None)?);
             tracing::info!(upload = self.session.id, target = %wish.target, len = ?wish.len, "an upload has begun");
             self.session.begun.notify_waiters();
@@ -136,6 +164,11 @@ impl Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        self.session.lock().active = Instant::now();
+        let mut inner = self.session.lock();
+        inner.active = Instant::now();
+        // A client that goes away between its last byte and our answer has sent everything.
+        if let Some(run) = inner.run.as_mut().filter(|run| run.feed().len() == Some(run.feed().accepted())) {
+            run.finish();
+        }
     }
 }
