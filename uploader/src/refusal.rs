@@ -78,6 +78,8 @@ impl Refusal {
     pub fn of(error: &Error) -> Self {
         let status = match error.kind() {
             Kind::Usage | Kind::NotUsable | Kind::Unsafe | Kind::Mismatch => StatusCode::BAD_REQUEST,
+            // The same image may go elsewhere, or in another form here.
+            Kind::OutOfOrder => StatusCode::UNPROCESSABLE_ENTITY,
             Kind::TooSmall => StatusCode::PAYLOAD_TOO_LARGE,
             Kind::Target => StatusCode::INSUFFICIENT_STORAGE,
             Kind::Transient | Kind::Changed => StatusCode::SERVICE_UNAVAILABLE,

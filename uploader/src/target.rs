@@ -22,6 +22,16 @@ struct Repository {
     reference: Reference,
     platform: Platform,
     storing: Storing,
+    spool: Spool,
+}
+
+/// Where an image waits whose length shows only at its end, and a registry wants it first.
+#[derive(Clone, Debug)]
+pub struct Spool {
+    /// A folder.
+    pub directory: PathBuf,
+    /// The most bytes of it.
+    pub limit: u64,
 }
 
 impl Target {
@@ -33,8 +43,14 @@ impl Target {
 
     /// An image in a registry.
     #[must_use]
-    pub fn registry(registry: Registry, reference: Reference, platform: Platform, storing: Storing) -> Self {
-        Self(Arc::new(Place::Registry(Box::new(Repository { registry, reference, platform, storing }))))
+    pub fn registry(
+        registry: Registry,
+        reference: Reference,
+        platform: Platform,
+        storing: Storing,
+        spool: Spool,
+    ) -> Self {
+        Self(Arc::new(Place::Registry(Box::new(Repository { registry, reference, platform, storing, spool }))))
     }
 
     /// The sink for one import, and where it says what was pushed if it is one of a registry.
@@ -50,6 +66,15 @@ impl Target {
                 let (sink, receipt) = sink::registry(destination, &to.platform, to.storing);
                 Ok((sink, Some(receipt)))
             }
+        }
+    }
+
+    /// Where the whole image may wait.
+    #[must_use]
+    pub fn spool(&self) -> Option<&Spool> {
+        match &*self.0 {
+            Place::Registry(to) => Some(&to.spool),
+            Place::Path { .. } => None,
         }
     }
 

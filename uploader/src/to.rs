@@ -9,8 +9,8 @@ use importer_flow::layer::LayerKind;
 use importer_flow::registry::{Identity, Platform, Reference, Registry};
 use importer_flow::sink::{Keep, Storing};
 use importer_flow::source::{HttpConfig, Proxies};
-use importer_flow::{Error, Kind, Result};
-use uploader::target::Target;
+use importer_flow::{Error, Kind, Result, Size};
+use uploader::target::{Spool, Target};
 
 /// How an image is stored in a registry, and who we are to that. As in the importer.
 #[derive(Debug, Group)]
@@ -43,6 +43,13 @@ pub struct To {
     /// Credentials for the target, as docker login leaves them [env: REGISTRY_AUTH_FILE, DOCKER_CONFIG]
     #[arg(long, value_name = "FILE", help_heading = TARGETS)]
     pub target_auth_file: Option<PathBuf>,
+    /// Where an image waits whose length shows only at its end, as in what is compressed, while a registry wants it first
+    /// [default: /var/tmp]
+    #[arg(long, value_name = "DIR", help_heading = TARGETS)]
+    pub spool: Option<PathBuf>,
+    /// The most of an image that waits there; with 0 it is refused [default: 10Gi]
+    #[arg(long, value_name = "SIZE", help_heading = TARGETS)]
+    pub spool_limit: Option<Size>,
 }
 
 impl To {
@@ -58,6 +65,8 @@ impl To {
             ("--target-user", self.target_user.is_some()),
             ("--target-password-file", self.target_password_file.is_some()),
             ("--target-auth-file", self.target_auth_file.is_some()),
+            ("--spool", self.spool.is_some()),
+            ("--spool-limit", self.spool_limit.is_some()),
         ];
         options.iter().find(|(_, given)| *given).map(|(option, _)| *option)
     }
@@ -99,7 +108,9 @@ impl To {
             proxies: Proxies::choose(None, None).map_err(|error| usage(error.to_string()))?,
             ..HttpConfig::default()
         };
-        Ok(Target::registry(Registry::target(transport, identity)?, reference, platform, storing))
+        let directory = self.spool.clone().unwrap_or_else(|| PathBuf::from("/var/tmp"));
+        let spool = Spool { directory, limit: self.spool_limit.map_or(SPOOL_LIMIT, |limit| limit.0) };
+        Ok(Target::registry(Registry::target(transport, identity)?, reference, platform, storing, spool))
     }
 }
 
@@ -121,4 +132,5 @@ pub enum Stored {
     Plain,
 }
 
+const SPOOL_LIMIT: u64 = 10 << 30;
 const TARGETS: &str = "Registries as the target (docker://)";

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use dvcr_client::{Repository, Target, Upload};
-use dvcr_oci::{Descriptor, Name, Reference, Tag, media};
+use dvcr_oci::{Descriptor, Digest, Name, Reference, Tag, media};
 
 use crate::described::Described;
 use crate::network::Network;

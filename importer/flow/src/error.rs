@@ -22,6 +22,9 @@ pub enum Kind {
     Changed,
     /// The source refused for good: not there, not allowed, not trusted.
     Refused,
+    /// The target takes a disk from its first byte to its last, and the image would have to be read in another order for that,
+    /// or twice, which the source can't.
+    OutOfOrder,
     /// Not a usable disk image.
     NotUsable,
     /// Refused as unsafe: it refers to other files, or would unfold without bound.
@@ -42,7 +45,7 @@ impl Kind {
             Self::Ours => 1,
             Self::Usage => 2,
             Self::Transient | Self::Changed => 3,
-            Self::Refused => 4,
+            Self::Refused | Self::OutOfOrder => 4,
             Self::NotUsable => 5,
             Self::Unsafe => 6,
             Self::Mismatch => 7,
@@ -58,6 +61,7 @@ impl Kind {
             Self::Usage => "InvalidRequest",
             Self::Transient | Self::Changed => "SourceFailed",
             Self::Refused => "SourceRefused",
+            Self::OutOfOrder => "OutOfOrder",
             Self::NotUsable => "NotADiskImage",
             Self::Unsafe => "UnsafeImage",
             Self::Mismatch => "VerificationFailed",

@@ -33,6 +33,9 @@ pub struct Settings {
     pub spool_limit: u64,
     /// Where a spool would be made: the target's side.
     pub spool_directory: PathBuf,
+    /// Whether a stream that can't be read again may be spooled whole where its length has to be known first, and shows only
+    /// at its end.
+    pub spool_whole: bool,
     /// Threads that unpack and write: one more, because one waits for the disk.
     pub threads: usize,
     /// Which member of an archive is wanted.
@@ -51,6 +54,7 @@ impl Default for Settings {
             memory: 64 << 20,
             spool_limit: 1 << 30,
             spool_directory: PathBuf::from("/var/tmp"),
+            spool_whole: false,
             threads: std::thread::available_parallelism().map_or(2, usize::from),
             disk: None,
             checksums: Vec::new(),

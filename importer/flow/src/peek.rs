@@ -29,6 +29,13 @@ pub(crate) fn peek(mut stream: Box<dyn Stream>, want: usize) -> Result<(Bytes, P
     Ok((head.freeze(), Peeked { seen, rest: stream }))
 }
 
+impl Peeked {
+    /// A stream of which nothing was taken yet.
+    pub(crate) fn new(rest: Box<dyn Stream>) -> Self {
+        Self { seen: VecDeque::new(), rest }
+    }
+}
+
 impl Stream for Peeked {
     fn next(&mut self) -> Result<Option<Piece>> {
         match self.seen.pop_front() {

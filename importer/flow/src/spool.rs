@@ -1,5 +1,7 @@
 //! A bounded place for bytes that must wait and don't fit into memory.
 
+mod whole;
+
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -9,6 +11,7 @@ use importer_disk as disk;
 use rustix::fs::{FallocateFlags, Mode, OFlags};
 
 use crate::{Error, Kind, Result};
+pub(crate) use whole::Whole;
 
 /// An unnamed temporary file on the side of the target. It goes when it is closed, whatever happens.
 pub(crate) struct Spool {
@@ -21,12 +24,17 @@ pub(crate) struct Spool {
 impl Spool {
     /// In `directory`, with room for `limit` bytes. Nothing is used until something is stored.
     pub(crate) fn new(directory: &Path, limit: u64) -> Result<Self> {
-        let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-        let file = rustix::fs::open(directory, flags, Mode::RUSR | Mode::WUSR).map_err(|error| {
-            Error::new(Kind::Target, format!("can't make a spool file in {}", directory.display())).because(error)
-        })?;
-        Ok(Self { file: File::from(file), end: 0, in_use: 0, limit })
+        Ok(Self { file: unnamed(directory)?, end: 0, in_use: 0, limit })
     }
+}
+
+/// A file that goes when it is closed.
+fn unnamed(directory: &Path) -> Result<File> {
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+    let file = rustix::fs::open(directory, flags, Mode::RUSR | Mode::WUSR).map_err(|error| {
+        Error::new(Kind::Target, format!("can't make a spool file in {}", directory.display())).because(error)
+    })?;
+    Ok(File::from(file))
 }
 
 impl disk::plan::Spill for Spool {

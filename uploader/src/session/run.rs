@@ -16,6 +16,7 @@ use super::Wish;
 use crate::budget::Share;
 use crate::refusal::Refusal;
 use crate::state::Record;
+use crate::target::Spool;
 use crate::token::Token;
 
 /// How an import ended.
@@ -182,6 +183,10 @@ impl Job {
         settings.checksums.clone_from(&wish.checksums);
         if let Some(directory) = wish.target.spool_directory() {
             settings.spool_directory = directory.to_owned();
+        }
+        if let Some(Spool { directory, limit }) = wish.target.spool() {
+            (settings.spool_whole, settings.spool_limit) = (*limit > 0, *limit);
+            settings.spool_directory.clone_from(directory);
         }
         let (sink, receipt) = {
             // Whoever gives it up waits until it is known what there is to give up.

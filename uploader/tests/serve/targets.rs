@@ -65,6 +65,33 @@ fn registries_get_the_image_under_its_tag() {
             let found = curl(&["-u", "pusher:s3cret", "--cacert", text(&ca), "-H", &format!("accept: {accept}"), &url]);
             assert_eq!(format!("sha256:{}", fixtures::sha256(found.text.as_bytes())), digest, "{found:?}");
         }
+        // A layer begins with its length, which this has at its end.
+        let wrapped = place.path().join("image.gz");
+        fixtures::images::wrapper_named("gzip").apply(&image, &wrapped);
+        let server = Server::start(&[&["--target", &target, "--spool-limit", "0"], &options[..]].concat());
+        curl(&["-T", text(&wrapped), &server.url("/upload")]).says(422, "shows only at its end");
+        let server = Server::start(&[&["--target", &target, "--spool-limit", "2Mi"], &options[..]].concat());
+        curl(&["-T", text(&wrapped), &server.url("/upload")]).says(507, "--spool-limit");
+        // It waits in a file that has no name.
+        let chunked = ["-H", "transfer-encoding: chunked"];
+        let spool = place.path().join("spool");
+        fs::create_dir(&spool).unwrap();
+        let mut layers = Vec::new();
+        for (image, how) in [(&wrapped, &[][..]), (&image, &chunked), (&image, &[]), (&qcow2, &chunked), (&qcow2, &[])]
+        {
+            let target = format!("docker://{}/vi/spooled:v1", registry.host());
+            let server = Server::start(&[&["--target", &target, "--spool", text(&spool)], &options[..]].concat());
+            curl(&[&["-T", text(image), &server.url("/upload")], how].concat()).says(200, "complete");
+            let spooled = server.status()["report"]["mode"] == "spooled";
+            assert_eq!(spooled, !how.is_empty() || image == &wrapped);
+            let url = registry.url("/v2/vi/spooled/manifests/v1");
+            let accept = "accept: application/vnd.oci.image.manifest.v1+json";
+            let found = curl(&["-u", "pusher:s3cret", "--cacert", text(&ca), "-H", accept, &url]).text;
+            let found: serde_json::Value = serde_json::from_str(&found).unwrap();
+            layers.push(found["layers"][0]["digest"].clone());
+            assert!(crate::program::names(&spool).is_empty());
+        }
+        assert!(layers[0] == layers[2] && layers[1] == layers[2] && layers[3] == layers[4], "{layers:?}");
         // What is no image gets no tag, and neither does anybody without the right to push.
         let target = format!("docker://{}/vi/other:v1", registry.host());
         let page = place.file("page", "<html>".repeat(5000));

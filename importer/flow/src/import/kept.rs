@@ -10,6 +10,7 @@ use super::{Import, Mode, Outcome, describe, piece};
 use crate::image::{Access, Image, Reader, reader};
 use crate::pool::Pool;
 use crate::received::Account;
+use crate::spool::Whole;
 use crate::unwrap::Unwrapped;
 use crate::{Error, Kind, Piece, Result, Stream};
 
@@ -26,19 +27,26 @@ impl Import<'_> {
         self.start_over("the image is kept as it is", pool.sink())?;
         let mut look = self.look(&opened, format)?;
         self.progress.expect(self.source.weight().unwrap_or(0));
-        let mut first = None;
+        let (mut first, mut mode) = (None, Mode::Streaming);
         let size = match self.inner_len(&opened) {
             Some(len) => len,
             None => {
-                self.check_twice("store the image in a file first, or a raw disk with --as raw")?;
+                let mut whole = self.whole("store the image in a file first, or a raw disk with --as raw")?;
                 let mut len = 0;
                 while let Some(piece) = opened.stream.next()? {
                     len += piece.len();
+                    if let Some(whole) = &mut whole {
+                        whole.take(&piece)?;
+                    }
                     look.see(piece)?;
                 }
                 look.end()?;
-                first = Some(account.clone());
-                (opened, account) = self.anew(&opened, &account)?;
+                if let Some(whole) = whole {
+                    (opened.stream, mode) = (whole.stream()?, Mode::Spooled);
+                } else {
+                    (first, mode) = (Some(account.clone()), Mode::TwoPass);
+                    (opened, account) = self.anew(&opened, &account)?;
+                }
                 len
             }
         };
@@ -65,7 +73,7 @@ impl Import<'_> {
         let written = sink.finish(at)?;
         Ok(Outcome {
             image,
-            mode: if first.is_some() { Mode::TwoPass } else { Mode::Streaming },
+            mode,
             source_bytes: self.progress.received(),
             source_digest,
             bytes_written: written.data,
@@ -90,20 +98,27 @@ impl Import<'_> {
         Ok(Look::Passing(Box::new(plan), ops))
     }
 
-    /// How long a raw disk is that has to be read to its end for that; and the source from its start.
-    pub(super) fn measured(&mut self, opened: Unwrapped, account: &Account) -> Result<(Unwrapped, Account, u64)> {
-        self.check_twice("store the image in a file first")?;
+    /// How long a raw disk is that has to be read to its end for that; and the same from its start, and in which way.
+    pub(super) fn measured(&mut self, opened: Unwrapped, account: &Account) -> Result<(Unwrapped, Account, u64, Mode)> {
+        let mut whole = self.whole("store the image in a file first")?;
         let mut opened = opened;
         let mut raw = RawStream::new();
         while let Some(piece) = opened.stream.next()? {
+            if let Some(whole) = &mut whole {
+                whole.take(&piece)?;
+            }
             match piece {
                 Piece::Bytes(bytes) => drop(raw.push(bytes)),
                 Piece::Hole(len) => drop(raw.skip(len)),
             }
         }
         let size = raw.finish()?.virtual_size;
+        if let Some(whole) = whole {
+            opened.stream = whole.stream()?;
+            return Ok((opened, account.clone(), size, Mode::Spooled));
+        }
         let (opened, account) = self.anew(&opened, account)?;
-        Ok((opened, account, size))
+        Ok((opened, account, size, Mode::TwoPass))
     }
 
     /// Opens the source once more, of which `before` was read to its end for its length alone.
@@ -112,10 +127,15 @@ impl Import<'_> {
         self.again(&before.head, &before.wrappers)
     }
 
-    /// Refuses a source that can be read only once, before it is read to its end in vain.
-    fn check_twice(&self, advice: &str) -> Result<()> {
+    /// Where a stream is kept that can be read only once; `None` for a source that can be read again.
+    ///
+    /// Where it may not be kept it is refused, before it is read to its end in vain.
+    fn whole(&self, advice: &str) -> Result<Option<Whole>> {
         if self.source.reopens() {
-            return Ok(());
+            return Ok(None);
+        }
+        if self.settings.spool_whole {
+            return Whole::new(&self.settings.spool_directory, self.settings.spool_limit).map(Some);
         }
         let what = "a registry needs the length first, which a pipe does not have";
         Err(Error::new(Kind::Usage, format!("{}: {what}: {advice}", self.source.name())))

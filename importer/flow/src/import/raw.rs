@@ -26,7 +26,7 @@ impl Import<'_> {
         trail: Trail,
     ) -> Result<Outcome> {
         let mut size = self.inner_len(&opened);
-        let (mut opened, mut first) = (opened, None);
+        let (mut opened, mut first, mut mode) = (opened, None, Mode::Streaming);
         if !pool.sink().sized() {
             // Up to 512 bytes fewer, if it turns out to be a fixed VHD: a target that just fits is not refused for them.
             size = size.map(|len| len.saturating_sub(importer_disk::SECTOR));
@@ -36,7 +36,7 @@ impl Import<'_> {
             first = Some(account.clone());
             self.progress.expect(self.source.weight().unwrap_or(0));
             let measured;
-            (opened, account, measured) = self.measured(opened, &account)?;
+            (opened, account, measured, mode) = self.measured(opened, &account)?;
             size = Some(measured);
         }
         pool.sink().prepare(size)?;
@@ -100,7 +100,7 @@ impl Import<'_> {
         let image = Image { allocated: Some(written.data), ..image };
         Ok(Outcome {
             image,
-            mode: if first.is_some() { Mode::TwoPass } else { Mode::Streaming },
+            mode,
             source_bytes: self.progress.received(),
             source_digest,
             bytes_written: written.data,
@@ -116,7 +116,7 @@ fn late_vhd(name: &str) -> Error {
         "{name}: it is a fixed VHD, which shows only at its end, where the last bytes are no part of the disk, and a \
          layer has to begin with its length: copy it to a file first, and push that"
     );
-    Error::new(Kind::Refused, message)
+    Error::new(Kind::OutOfOrder, message)
 }
 
 /// A disk on its way, whose last bytes are held back.

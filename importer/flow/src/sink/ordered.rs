@@ -150,7 +150,7 @@ impl<T> OrderedSink<T> {
         match error {
             Fault::Target(error) => error,
             Fault::Order { at, next } => Error::new(
-                Kind::Refused,
+                Kind::OutOfOrder,
                 format!(
                     "{}: the disk's data do not come in the disk's order (offset {at:#x} comes long before {next:#x}), in which a \
                      layer is written: copy it to a file first, and push that, or keep the image as it is (--as keep)",

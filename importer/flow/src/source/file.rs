@@ -74,6 +74,15 @@ impl FileSource {
         Ok(Self { name, file_name, body: Body::Seekable(Arc::new(object)) })
     }
 
+    /// A file that has no name of its own: what an import keeps for itself.
+    pub(crate) fn unnamed(file: File, name: &str) -> Result<Self> {
+        let metadata = file.metadata().map_err(|error| Error::new(Kind::Ours, name.to_owned()).because(error))?;
+        let modified = Some((metadata.mtime(), metadata.mtime_nsec()));
+        let (name, len, place) = (name.to_owned(), metadata.len(), (metadata.dev(), metadata.ino()));
+        let object = Object { file, name: name.clone(), len, modified, place };
+        Ok(Self { name, file_name: None, body: Body::Seekable(Arc::new(object)) })
+    }
+
     fn seekable(&self) -> Result<&Arc<Object>> {
         match &self.body {
             Body::Seekable(object) => Ok(object),

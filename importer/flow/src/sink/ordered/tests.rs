@@ -120,7 +120,7 @@ fn a_disk_out_of_order_is_refused_with_advice() {
         }
     }
     let (at, error) = refused.unwrap();
-    assert_eq!((at, error.kind()), (11, Kind::Refused));
+    assert_eq!((at, error.kind()), (11, Kind::OutOfOrder));
     let text = error.to_string();
     assert!(text.starts_with("memory: the disk's data do not come in the disk's order (offset 0xb00000"), "{text}");
     assert!(text.contains("copy it to a file first") && text.contains("--as keep"), "{text}");
@@ -128,7 +128,7 @@ fn a_disk_out_of_order_is_refused_with_advice() {
     // Small runs are as bad, however few bytes they have.
     let (sink, _) = self::sink();
     let many = (1..).find_map(|number| sink.write(number * 10_000, &[1]).err().map(|error| (number, error.kind())));
-    assert_eq!(many, Some((RUNS as u64 + 1, Kind::Refused)));
+    assert_eq!(many, Some((RUNS as u64 + 1, Kind::OutOfOrder)));
 }
 
 #[test]
