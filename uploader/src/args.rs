@@ -1,5 +1,6 @@
 //! The command line.
 
+mod proxy;
 mod secure;
 
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -12,6 +13,7 @@ use uploader::cors::Origin;
 
 use crate::to::To;
 
+pub use proxy::Proxy;
 pub use secure::{Clients, Secure};
 
 /// Takes disk images that people send, and imports them while they come
@@ -34,6 +36,8 @@ pub struct Args {
 pub enum Command {
     /// Takes uploads, and imports each in one pass into a file, a block device or a registry
     Serve(Box<Serve>),
+    /// Lets those in who have a token of the API server, and passes on what they send to the server for their volume
+    Proxy(Box<Proxy>),
 }
 
 /// Takes uploads.

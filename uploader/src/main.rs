@@ -1,6 +1,7 @@
 //! The uploader: takes disk images that people send, and imports them while they come.
 
 mod args;
+mod guard;
 mod serve;
 mod to;
 
@@ -35,6 +36,7 @@ fn main() -> ExitCode {
         .init();
     let result = match args.command {
         Command::Serve(serve) => serve::run(&serve),
+        Command::Proxy(proxy) => guard::run(&proxy).map(|()| 0),
     };
     match result {
         Ok(code) => ExitCode::from(code),

@@ -9,8 +9,12 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use fixtures::http::{Authority, Identity};
-use fixtures::tool;
+use fixtures::{run, tool};
+use ring::rand::SystemRandom;
+use ring::signature::{RSA_PSS_SHA256, RsaKeyPair};
 
 /// The program, until it is dropped.
 pub struct Running {
@@ -132,4 +136,47 @@ pub fn list(parts: &[&[String]], more: &[&str]) -> Vec<String> {
 /// The path as an argument.
 pub fn text(path: &Path) -> &str {
     path.to_str().unwrap()
+}
+
+/// Who issues tokens, with a key made by openssl.
+pub struct Issuer {
+    dir: tempfile::TempDir,
+    key: RsaKeyPair,
+}
+
+impl Issuer {
+    pub fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        for args in [
+            &["genpkey", "-algorithm", "RSA", "-pkeyopt", "rsa_keygen_bits:2048", "-outform", "DER", "-out", "key"][..],
+            &["pkey", "-in", "key", "-pubout", "-out", "public.pem"],
+        ] {
+            run(tool("openssl").current_dir(dir.path()).args(args));
+        }
+        let key = RsaKeyPair::from_pkcs8(&fs::read(dir.path().join("key")).unwrap()).unwrap();
+        Self { dir, key }
+    }
+
+    pub fn public_key(&self) -> PathBuf {
+        self.dir.path().join("public.pem")
+    }
+
+    /// A token that is good until this second.
+    pub fn until(&self, expires: u64, name: &str) -> String {
+        let claims = serde_json::json!({
+            "iss": "cdi-apiserver", "iat": 1000, "nbf": 1000, "exp": expires,
+            "operation": "Upload", "name": name, "namespace": "images",
+            "resource": { "group": "", "version": "v1", "resource": "persistentvolumeclaims" },
+        });
+        let part = |text: &str| URL_SAFE_NO_PAD.encode(text);
+        let signed = format!("{}.{}", part("{\"alg\":\"PS256\"}"), part(&claims.to_string()));
+        let mut signature = vec![0; self.key.public().modulus_len()];
+        self.key.sign(&RSA_PSS_SHA256, &SystemRandom::new(), signed.as_bytes(), &mut signature).unwrap();
+        format!("{signed}.{}", URL_SAFE_NO_PAD.encode(signature))
+    }
+
+    /// The header with a token that is good.
+    pub fn header(&self, name: &str) -> String {
+        format!("Authorization: Bearer {}", self.until(1 << 40, name))
+    }
 }
