@@ -17,6 +17,8 @@ qemu-nbd        qemu-utils
 nbdcopy         libnbd-bin
 nginx           nginx-light
 squid           squid-openssl
+chromium        chromium
+chromedriver    chromium-driver
 openssl         openssl
 mkfs.ext4       e2fsprogs
 debugfs         e2fsprogs
