@@ -62,6 +62,12 @@ pub fn metrics(text: String) -> Answer {
     with(StatusCode::OK, HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8"), text)
 }
 
+/// A page.
+#[must_use]
+pub fn page(html: String) -> Answer {
+    with(StatusCode::OK, HeaderValue::from_static("text/html; charset=utf-8"), html)
+}
+
 /// How far an upload is.
 #[must_use]
 pub fn status(code: StatusCode, status: &Status, wants: Wants) -> Answer {

@@ -6,13 +6,14 @@ use std::time::{Duration, Instant};
 
 use hyper::body::Incoming;
 use hyper::header::{AUTHORIZATION, CONNECTION, EXPECT, HeaderMap, HeaderValue, ORIGIN};
-use hyper::{Request, StatusCode};
+use hyper::{Method, Request, StatusCode};
 use importer_flow::sink::Options;
 
 use crate::answer::{self, Answer, Wants};
 use crate::cors::Cors;
 use crate::doors::tus::{At, Dialect};
 use crate::doors::{self, tus};
+use crate::page;
 use crate::receive::linger;
 use crate::refusal::Refusal;
 use crate::session::{Session, Wish};
@@ -118,6 +119,7 @@ impl Api {
         match self.admit(&request) {
             Ok(Route::Health) => answer::text(StatusCode::OK, "OK"),
             Ok(Route::Metrics) => self.metrics(),
+            Ok(Route::Page) => page::answer(&self.place),
             Ok(Route::Resumable(at, dialect)) => tus::answer(self, at, dialect, request).await,
             Ok(Route::Upload(session)) => doors::raw::answer(&session, request, self.patience).await,
             Ok(Route::Cdi(session, door)) => doors::cdi::answer(&session, request, door, self.patience).await,
@@ -155,6 +157,10 @@ impl Api {
         }
         let dialect = Dialect::of(request.method(), request.headers());
         let folder = matches!(self.place, Place::Folder { .. });
+        let browser = *request.method() == Method::GET && Wants::of(request.headers()) == Wants::Page;
+        if browser && folder && path.is_empty() {
+            return Ok(Route::Page);
+        }
         let secret = match (below(path, "/upload"), below(path, "/files")) {
             (Some(secret), _) => secret,
             (None, Some("")) if folder => return Ok(Route::Resumable(At::Folder, dialect.unwrap_or(Dialect::Tus))),
@@ -164,6 +170,8 @@ impl Api {
         let session = self.upload(secret)?;
         Ok(match dialect {
             Some(dialect) => Route::Resumable(At::Upload { session, secret: secret.to_owned() }, dialect),
+            // In a folder an upload has an address that no person is told.
+            None if browser && !folder => Route::Page,
             None => Route::Upload(session),
         })
     }
@@ -226,6 +234,8 @@ impl Api {
 enum Route {
     Health,
     Metrics,
+    /// What a browser shows.
+    Page,
     Upload(Arc<Session>),
     Cdi(Arc<Session>, doors::cdi::Door),
     /// A request of a client that goes on after a cut.

@@ -17,6 +17,7 @@ pub mod doors;
 pub mod form;
 pub mod health;
 pub mod metrics;
+pub mod page;
 pub mod proxy;
 pub mod receive;
 pub mod refusal;

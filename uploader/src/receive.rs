@@ -54,9 +54,19 @@ pub fn broken(error: impl Into<Box<dyn Error + Send + Sync>>) -> Stop {
 
 /// Takes what a client still sends after it was refused, for a while and up to a limit, and throws it away: a connection
 /// that is closed while bytes come is reset, and the answer lost with it.
-pub fn linger(mut body: impl Body<Data = Bytes> + Unpin + Send + 'static) {
+pub fn linger(body: impl Body<Data = Bytes> + Unpin + Send + 'static) {
+    discard(body, LINGER_BYTES);
+}
+
+/// The same for who sends what is there already. A browser whose connection was cut sends a request again by itself, and looks
+/// at no answer before it has sent all of it: for it, a connection that is reset is the shorter way to the same.
+pub fn linger_briefly(body: impl Body<Data = Bytes> + Unpin + Send + 'static) {
+    discard(body, BRIEF_BYTES);
+}
+
+fn discard(mut body: impl Body<Data = Bytes> + Unpin + Send + 'static, most: usize) {
     tokio::spawn(async move {
-        let mut left = LINGER_BYTES;
+        let mut left = most;
         let drain = async {
             while let Some(Ok(frame)) = body.frame().await {
                 left = left.saturating_sub(frame.data_ref().map_or(0, Bytes::len));
@@ -72,4 +82,6 @@ pub fn linger(mut body: impl Body<Data = Bytes> + Unpin + Send + 'static) {
 
 /// What is on its way when the answer is sent: clients that read look at it long before.
 const LINGER_BYTES: usize = 256 << 20;
+/// More than what most clients that read have on its way, and little to send in vain.
+const BRIEF_BYTES: usize = 256 << 10;
 const LINGER: Duration = Duration::from_secs(10);

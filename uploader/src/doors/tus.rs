@@ -34,7 +34,7 @@ use hyper::{Method, Request, StatusCode};
 
 use crate::answer::{self, Answer, Wants};
 use crate::api::{Api, Place};
-use crate::receive::linger;
+use crate::receive::{linger, linger_briefly};
 use crate::refusal::Refusal;
 use crate::session::{Phase, Session};
 pub use dialect::Dialect;
@@ -116,7 +116,7 @@ where
     dialect.sign(&mut answer);
     if !body.is_end_stream() {
         answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-        linger(body);
+        if answer.status() == StatusCode::CONFLICT { linger_briefly(body) } else { linger(body) }
     }
     answer
 }
