@@ -166,6 +166,15 @@ impl Hasher {
         })
     }
 
+    /// Of which algorithm it is.
+    #[must_use]
+    pub fn algorithm(&self) -> Algorithm {
+        match self.0 {
+            State::Sha256(_) => Algorithm::Sha256,
+            State::Sha512(_) => Algorithm::Sha512,
+        }
+    }
+
     /// These bytes come next.
     pub fn update(&mut self, bytes: &[u8]) {
         match &mut self.0 {

@@ -99,7 +99,9 @@ impl Pushes {
         };
         let hash = self.known.lock().ok().and_then(|mut known| known.get_mut(id)?.hash.take());
         let hasher = hash.filter(|(len, _)| *len == upload.len()).map(|(_, hasher)| hasher);
-        Ok(Push::new(self, upload, hasher, Algorithm::default()))
+        // An earlier request may have said that another digest is to come.
+        let algorithm = hasher.as_ref().map_or(Algorithm::default(), Hasher::algorithm);
+        Ok(Push::new(self, upload, hasher, algorithm))
     }
 
     /// What to say of an upload that is not there: why it ended, if that was not long ago.

@@ -24,6 +24,27 @@ fn a_wrong_digest_leaves_nothing() {
 }
 
 #[test]
+fn who_names_another_digest_the_next_time_is_believed() {
+    let registry = dvcr().start();
+    let wire = registry.wire();
+    let place = begin(&wire, "a");
+    let patch = Call::new("PATCH", &place).body(&b"abc"[..]);
+    assert_eq!(wire.send(&patch).unwrap().status, 202);
+    // Cut in the middle of the body.
+    let mut cut = wire.connect().unwrap();
+    let sha512 = "0".repeat(128);
+    let head = format!("PUT {place}?digest=sha512:{sha512} HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\ndef");
+    cut.write_raw(head.as_bytes()).unwrap();
+    drop(cut);
+    // Until the server has noticed.
+    let offset = || wire.send(&Call::new("GET", &place)).unwrap().header("range").map(str::to_owned);
+    while offset().as_deref() != Some("0-5") {}
+    let put = Call::new("PUT", &format!("{place}?digest={}", blob(b"abcdef").digest())).body(&b""[..]);
+    let answer = wire.send(&put).unwrap();
+    assert_eq!(answer.status, 201, "{}", String::from_utf8_lossy(&answer.body));
+}
+
+#[test]
 fn two_push_the_same_at_once() {
     let registry = dvcr().start();
     let wire = registry.wire();

@@ -149,7 +149,9 @@ impl Store {
                 Err(error) => return Err(error),
             }
         }
-        self.sweep(marks, contents, options.dry_run, &mut outcome)?;
+        let swept = self.sweep(marks, contents, options.dry_run, &mut outcome);
+        self.inner.space.freed();
+        swept?;
         Ok(outcome)
     }
 

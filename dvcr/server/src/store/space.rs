@@ -50,10 +50,11 @@ pub(super) struct Space {
     used: Mutex<Option<Used>>,
 }
 
-/// What is stored, when it was last counted, and what came since.
+/// What is stored, and what came since it was counted.
 struct Used {
     bytes: u64,
-    at: Instant,
+    /// When it was counted, unless something was removed since.
+    at: Option<Instant>,
 }
 
 impl Space {
@@ -81,7 +82,7 @@ impl Space {
     /// Refuses `more` bytes for which there is no room. Nothing is kept for the caller: uploads ask again while they run.
     ///
     /// With a quota the first call, and one in ten seconds when it seems used up, counts what is stored: garbage
-    /// collection may have been another process.
+    /// collection may have been another process. So does the first after something was removed here.
     pub(super) fn require(&self, more: u64) -> Result<()> {
         let room = self.room()?;
         if room.free < more.saturating_add(room.reserve) {
@@ -114,17 +115,28 @@ impl Space {
         }
     }
 
+    /// Something was removed.
+    pub(super) fn freed(&self) {
+        if let Ok(mut used) = self.used.lock()
+            && let Some(used) = used.as_mut()
+        {
+            used.at = None;
+        }
+    }
+
     /// What is stored; counted anew when it seems to be more than `allowed` and was not counted just now.
     fn used(&self, allowed: u64) -> Result<u64> {
         let mut used = self.used.lock().map_err(|_| Error::new(Kind::Internal, "the count of the space is lost"))?;
         match &*used {
-            Some(known) if known.bytes <= allowed || known.at.elapsed() < RECOUNT => Ok(known.bytes),
+            Some(known) if known.bytes <= allowed || known.at.is_some_and(|at| at.elapsed() < RECOUNT) => {
+                Ok(known.bytes)
+            }
             _ => {
                 let mut bytes = 0;
                 for folder in &self.counted {
                     bytes += count(folder).map_err(|error| Error::io(folder.display(), &error))?;
                 }
-                *used = Some(Used { bytes, at: Instant::now() });
+                *used = Some(Used { bytes, at: Some(Instant::now()) });
                 Ok(bytes)
             }
         }

@@ -186,6 +186,7 @@ impl Upload {
     pub fn truncate(&mut self, len: u64) -> Result<()> {
         self.file.set_len(len).map_err(|error| Error::io(format_args!("upload {}", self.id), &error))?;
         self.len = len;
+        self.store.inner.space.freed();
         Ok(())
     }
 
@@ -240,7 +241,9 @@ impl Upload {
     /// When the store can't be written.
     pub fn cancel(self) -> Result<()> {
         let folder = self.store.upload_folder(&self.id);
-        fs::remove_dir_all(folder).map_err(|error| Error::io(format_args!("upload {}", self.id), &error))
+        let removed = fs::remove_dir_all(folder);
+        self.store.inner.space.freed();
+        removed.map_err(|error| Error::io(format_args!("upload {}", self.id), &error))
     }
 }
 
