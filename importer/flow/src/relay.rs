@@ -99,16 +99,19 @@ impl Relay {
     /// What the target says. What fails leaves no tag.
     pub fn push(&self, destination: &Destination, progress: &Arc<Progress>) -> Result<Option<Relayed>> {
         let near = self.source.blobs.repository().filter(|near| near.host() == destination.repository.host());
-        if !destination.has(&self.described.layer(), near.map(|near| near.name()))? {
+        let near = near.map(|near| near.name());
+        if !destination.has(&self.described.layer(), near)? {
             return Ok(None);
         }
         progress.begin_pass();
         let config = self.described.config().to_bytes();
         let descriptor = Descriptor::of(media::OCI_CONFIG, &config);
-        let tagged = destination.place(&descriptor, Bytes::from(config)).and_then(|sent| {
-            let pushed = destination.tag(&self.described)?;
-            Ok((sent, pushed))
-        });
+        let tag = || {
+            let there = destination.has(&descriptor, near)?;
+            let sent = if there { 0 } else { destination.place(&descriptor, Bytes::from(config))? };
+            Ok((sent, destination.tag(&self.described)?))
+        };
+        let tagged: Result<_> = tag();
         // The upload that was begun to see whether it can be.
         destination.give_up();
         let (bytes_written, pushed) = tagged?;
