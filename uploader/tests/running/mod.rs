@@ -148,8 +148,9 @@ impl Issuer {
     pub fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         for args in [
-            &["genpkey", "-algorithm", "RSA", "-pkeyopt", "rsa_keygen_bits:2048", "-outform", "DER", "-out", "key"][..],
-            &["pkey", "-in", "key", "-pubout", "-out", "public.pem"],
+            &["genpkey", "-algorithm", "RSA", "-pkeyopt", "rsa_keygen_bits:2048", "-out", "key.pem"][..],
+            &["pkcs8", "-topk8", "-nocrypt", "-in", "key.pem", "-outform", "DER", "-out", "key"],
+            &["pkey", "-in", "key.pem", "-pubout", "-out", "public.pem"],
         ] {
             run(tool("openssl").current_dir(dir.path()).args(args));
         }

@@ -190,7 +190,8 @@ fn deckhouse_finds_its_addresses_with_and_without_the_secret() {
         let server = place.serve();
         curl(&[&server.url(path)]).says(200, "ready");
         curl(&[&server.url("/healthz")]).says(200, "OK");
-        curl(&["-X", "PATCH", &server.url(path)]).says(405, "PUT or POST");
+        curl(&["-X", "PATCH", &server.url(path)]).says(412, "Tus-Resumable");
+        curl(&["-X", "MOVE", &server.url(path)]).says(405, "PUT or POST");
         curl(&["-X", "POST", "-T", text(&image), &server.url(path)]).says(200, "complete");
         place.assert_disk(&disk);
         std::fs::remove_file(place.target()).unwrap();

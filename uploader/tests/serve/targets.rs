@@ -69,13 +69,13 @@ fn registries_get_the_image_under_its_tag() {
         let wrapped = place.path().join("image.gz");
         fixtures::images::wrapper_named("gzip").apply(&image, &wrapped);
         let server = Server::start(&[&["--target", &target, "--spool-limit", "0"], &options[..]].concat());
-        curl(&["-T", text(&wrapped), &server.url("/upload")]).says(422, "shows only at its end");
+        curl(&["-T", text(&wrapped), &server.url("/upload")]).says(400, "needs the length first");
         let server = Server::start(&[&["--target", &target, "--spool-limit", "2Mi"], &options[..]].concat());
         curl(&["-T", text(&wrapped), &server.url("/upload")]).says(507, "--spool-limit");
         // It waits in a file that has no name.
         let chunked = ["-H", "transfer-encoding: chunked"];
         let spool = place.path().join("spool");
-        fs::create_dir(&spool).unwrap();
+        fs::create_dir_all(&spool).unwrap();
         let mut layers = Vec::new();
         for (image, how) in [(&wrapped, &[][..]), (&image, &chunked), (&image, &[]), (&qcow2, &chunked), (&qcow2, &[])]
         {

@@ -487,7 +487,8 @@ mod tests {
         let sender = thread::spawn({
             let (feed, push) = (Feed(Arc::clone(&feed.0)), push(&feed, kept.try_into().unwrap()));
             move || {
-                assert_eq!(wait(feed.offset()), Ok(kept));
+                // Known only once the import has asked for more than was kept.
+                assert!(wait(feed.offset()).unwrap() >= kept);
                 push.join().unwrap();
             }
         });

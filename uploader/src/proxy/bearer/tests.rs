@@ -16,9 +16,10 @@ fn key(dir: &Path, bits: u32) -> RsaKeyPair {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     };
     let bits = format!("rsa_keygen_bits:{bits}");
-    openssl(&["genpkey", "-algorithm", "RSA", "-pkeyopt", &bits, "-outform", "DER", "-out", "private.der"]);
-    openssl(&["pkey", "-in", "private.der", "-pubout", "-out", "public.pem"]);
-    openssl(&["rsa", "-in", "private.der", "-RSAPublicKey_out", "-out", "pkcs1.pem"]);
+    openssl(&["genpkey", "-algorithm", "RSA", "-pkeyopt", &bits, "-out", "private.pem"]);
+    openssl(&["pkcs8", "-topk8", "-nocrypt", "-in", "private.pem", "-outform", "DER", "-out", "private.der"]);
+    openssl(&["pkey", "-in", "private.pem", "-pubout", "-out", "public.pem"]);
+    openssl(&["rsa", "-in", "private.pem", "-RSAPublicKey_out", "-out", "pkcs1.pem"]);
     RsaKeyPair::from_pkcs8(&fs::read(dir.join("private.der")).unwrap()).unwrap()
 }
 
