@@ -106,7 +106,7 @@ fn who_is_not_ready_is_told_with_the_reason() {
     let proxy = proxy(&issuer, &format!("http://{nobody}"), &[]);
     let url = format!("{}/v1beta1/upload", proxy.url);
     let (status, said) = curl(&["-i", "-X", "POST", "-d", "x", "-H", &issuer.header("disk"), &url]);
-    assert!(status == 503 && said.contains("images/disk is not ready: it can't be reached"), "{said}");
+    assert!(status == 503 && said.contains("images/disk is not ready: it is not reachable"), "{said}");
     assert!(said.to_lowercase().contains("\nretry-after: 5\r"), "{said}");
     let (status, said) = curl(&["-i", "-H", &issuer.header("<script>alert(1)</script>"), &url]);
     assert!(status == 503 && said.contains("&lt;script&gt;alert(1)&lt;/script&gt;") && !said.contains('<'), "{said}");

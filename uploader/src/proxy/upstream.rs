@@ -69,8 +69,8 @@ impl Upstream {
         B: Body<Data = Bytes> + Send + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        let late = |_| "it can't be reached: no answer in time".to_owned();
-        let failed = |error: io::Error| format!("it can't be reached: {error}");
+        let late = |_| "it is not reachable: no answer in time".to_owned();
+        let failed = |error: io::Error| format!("it is not reachable: {error}");
         let stream = TcpStream::connect((target.host.as_str(), target.port));
         let stream = tokio::time::timeout(CONNECT, stream).await.map_err(late)?.map_err(failed)?;
         // What a socket refuses here is not needed for bytes to flow.
