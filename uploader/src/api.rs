@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hyper::body::Incoming;
-use hyper::header::{AUTHORIZATION, CONNECTION, EXPECT, HeaderMap, HeaderValue, ORIGIN};
+use hyper::header::{AUTHORIZATION, EXPECT, HeaderMap, ORIGIN};
 use hyper::{Method, Request, StatusCode};
 use importer_flow::sink::Options;
 
@@ -14,7 +14,7 @@ use crate::cors::Cors;
 use crate::doors::tus::{At, Dialect};
 use crate::doors::{self, tus};
 use crate::page;
-use crate::receive::linger;
+use crate::receive::end_early;
 use crate::refusal::Refusal;
 use crate::session::{Session, Wish};
 use crate::sessions::Sessions;
@@ -124,13 +124,8 @@ impl Api {
             Ok(Route::Upload(session)) => doors::raw::answer(&session, request, self.patience).await,
             Ok(Route::Cdi(session, door)) => doors::cdi::answer(&session, request, door, self.patience).await,
             Err(refusal) => {
-                let mut answer = answer::refused(&refusal, wants);
-                let body = request.into_body();
-                if !hyper::body::Body::is_end_stream(&body) {
-                    answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-                    linger(body);
-                }
-                answer
+                let version = request.version();
+                end_early(answer::refused(&refusal, wants), version, request.into_body())
             }
         }
     }

@@ -22,13 +22,13 @@ use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use http_body_util::{Either, Full};
-use hyper::body::{Body as _, Incoming};
-use hyper::header::{CONNECTION, HeaderMap, HeaderValue, ORIGIN, WWW_AUTHENTICATE};
-use hyper::{Request, Response, StatusCode, Version};
+use hyper::body::Incoming;
+use hyper::header::{HeaderMap, ORIGIN};
+use hyper::{Request, Response, StatusCode};
 
-use crate::answer::{self, Answer, Wants};
+use crate::answer::{self, Wants};
 use crate::cors::Cors;
-use crate::receive::linger;
+use crate::receive::end_early;
 use crate::refusal::Refusal;
 use crate::server::Service;
 pub use bearer::Tokens;
@@ -91,7 +91,7 @@ impl<T: Targets> Proxy<T> {
             },
             Err(refusal) => refusal,
         };
-        ended_early(answer::refused(&refused, wants), request.into_body(), version).map(Either::Left)
+        end_early(answer::refused(&refused, wants), version, request.into_body()).map(Either::Left)
     }
 
     /// What a request may send to.
@@ -147,7 +147,7 @@ impl<T: Targets> Service for Proxy<T> {
                         let message = "nothing is here: uploads are sent to /v1beta1/upload";
                         let refusal = Refusal::new(StatusCode::NOT_FOUND, "NotFound", message);
                         let answer = answer::refused(&refusal, wants);
-                        ended_early(answer, request.into_body(), version).map(Either::Left)
+                        end_early(answer, version, request.into_body()).map(Either::Left)
                     }
                 };
                 self.cors.expose(origin.as_ref(), answer.headers_mut());
@@ -190,26 +190,6 @@ impl Route {
             (Some("upload" | "files"), ..) if !path.contains("..") && !path.contains("//") => Self::Upload,
             _ => Self::Nowhere,
         }
-    }
-}
-
-/// An answer to a request whose body may not have been read: what still comes is thrown away for a while, so that the
-/// client reads the answer.
-fn ended_early(mut answer: Answer, body: Incoming, version: Version) -> Answer {
-    if answer.status() == StatusCode::UNAUTHORIZED {
-        answer.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-    }
-    if !body.is_end_stream() {
-        close(answer.headers_mut(), version);
-        linger(body);
-    }
-    answer
-}
-
-/// Says that a connection ends with this answer. HTTP/2 ends streams, not connections.
-fn close(headers: &mut HeaderMap, version: Version) {
-    if version < Version::HTTP_2 {
-        headers.insert(CONNECTION, HeaderValue::from_static("close"));
     }
 }
 

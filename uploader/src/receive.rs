@@ -6,6 +6,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body_util::{BodyExt, LengthLimitError};
 use hyper::body::Body;
+use hyper::header::{CONNECTION, HeaderMap, HeaderValue};
+use hyper::{Response, Version};
 
 use crate::refusal::Refusal;
 use crate::session::Writer;
@@ -52,16 +54,46 @@ pub fn broken(error: impl Into<Box<dyn Error + Send + Sync>>) -> Stop {
     if error.into().is::<LengthLimitError>() { Stop::Refused(Refusal::too_long()) } else { Stop::Cut }
 }
 
-/// Takes what a client still sends after it was refused, for a while and up to a limit, and throws it away: a connection
-/// that is closed while bytes come is reset, and the answer lost with it.
-pub fn linger(body: impl Body<Data = Bytes> + Unpin + Send + 'static) {
-    discard(body, LINGER_BYTES);
+/// An answer to a request whose body may not have been read: then the connection ends with it, and what still comes
+/// [lingers](linger), so that the client reads the answer.
+pub fn end_early<T, B>(answer: Response<T>, version: Version, body: B) -> Response<T>
+where
+    B: Body<Data = Bytes> + Unpin + Send + 'static,
+{
+    end(answer, version, body, LINGER_BYTES)
 }
 
 /// The same for who sends what is there already. A browser whose connection was cut sends a request again by itself, and looks
 /// at no answer before it has sent all of it: for it, a connection that is reset is the shorter way to the same.
-pub fn linger_briefly(body: impl Body<Data = Bytes> + Unpin + Send + 'static) {
-    discard(body, BRIEF_BYTES);
+pub fn end_soon<T, B>(answer: Response<T>, version: Version, body: B) -> Response<T>
+where
+    B: Body<Data = Bytes> + Unpin + Send + 'static,
+{
+    end(answer, version, body, BRIEF_BYTES)
+}
+
+fn end<T, B>(mut answer: Response<T>, version: Version, body: B, most: usize) -> Response<T>
+where
+    B: Body<Data = Bytes> + Unpin + Send + 'static,
+{
+    if !body.is_end_stream() {
+        close(answer.headers_mut(), version);
+        discard(body, most);
+    }
+    answer
+}
+
+/// Says that a connection ends with this answer. HTTP/2 ends streams, not connections.
+pub fn close(headers: &mut HeaderMap, version: Version) {
+    if version < Version::HTTP_2 {
+        headers.insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+}
+
+/// Takes what a client still sends after it was refused, for a while and up to a limit, and throws it away: a connection
+/// that is closed while bytes come is reset, and the answer lost with it.
+pub fn linger(body: impl Body<Data = Bytes> + Unpin + Send + 'static) {
+    discard(body, LINGER_BYTES);
 }
 
 fn discard(mut body: impl Body<Data = Bytes> + Unpin + Send + 'static, most: usize) {

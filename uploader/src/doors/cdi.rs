@@ -18,13 +18,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hyper::body::{Body, Incoming};
-use hyper::header::{CONNECTION, CONTENT_TYPE, HeaderMap, HeaderValue};
+use hyper::header::{CONTENT_TYPE, HeaderMap};
 use hyper::{Method, Request, StatusCode};
 use importer_flow::Kind;
 
 use crate::answer::{self, Answer, Wants};
 use crate::form::{FilePart, Form};
-use crate::receive::{Stop, linger, receive};
+use crate::receive::{Stop, end_early, receive};
 use crate::refusal::Refusal;
 use crate::session::Session;
 
@@ -89,12 +89,7 @@ pub async fn answer(session: &Arc<Session>, request: Request<Incoming>, door: Do
         }
         Err(Stop::Refused(refusal)) => as_cdi(refusal),
     };
-    let mut answer = answer::refused(&refusal, wants);
-    if !body.is_end_stream() {
-        answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-        linger(body);
-    }
-    answer
+    end_early(answer::refused(&refusal, wants), head.version, body)
 }
 
 /// Whether the request makes sense, and its form if it is one.
@@ -172,6 +167,8 @@ const CDI_CONTENT: &str = "x-cdi-content-type";
 
 #[cfg(test)]
 mod tests {
+    use hyper::header::HeaderValue;
+
     use super::*;
 
     #[test]

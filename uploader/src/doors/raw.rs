@@ -11,11 +11,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::body::{Body, Incoming};
-use hyper::header::{CONNECTION, CONTENT_RANGE, HeaderMap, HeaderValue};
+use hyper::header::{CONTENT_RANGE, HeaderMap, HeaderValue};
 use hyper::{Method, Request, StatusCode};
 
 use crate::answer::{self, Answer, Wants};
-use crate::receive::{Stop, linger, receive};
+use crate::receive::{Stop, end_early, receive};
 use crate::refusal::Refusal;
 use crate::session::{Claimed, Session};
 
@@ -55,11 +55,7 @@ async fn send(session: &Arc<Session>, request: Request<Incoming>, patience: Dura
         Err(Stop::Refused(refusal)) => {
             let mut answer = answer::refused(&refusal, wants);
             answer::offset(&mut answer, &session.status());
-            if !body.is_end_stream() {
-                answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-                linger(body);
-            }
-            answer
+            end_early(answer, head.version, body)
         }
     }
 }

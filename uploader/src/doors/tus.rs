@@ -28,13 +28,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hyper::body::Body;
-use hyper::header::{ALLOW, CONNECTION, HeaderValue};
+use hyper::header::{ALLOW, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Method, Request, StatusCode};
 
 use crate::answer::{self, Answer, Wants};
 use crate::api::{Api, Place};
-use crate::receive::{linger, linger_briefly};
+use crate::receive::{end_early, end_soon};
 use crate::refusal::Refusal;
 use crate::session::{Phase, Session};
 pub use dialect::Dialect;
@@ -114,11 +114,8 @@ where
         }
     };
     dialect.sign(&mut answer);
-    if !body.is_end_stream() {
-        answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-        if answer.status() == StatusCode::CONFLICT { linger_briefly(body) } else { linger(body) }
-    }
-    answer
+    let is_elsewhere = answer.status() == StatusCode::CONFLICT;
+    if is_elsewhere { end_soon(answer, head.version, body) } else { end_early(answer, head.version, body) }
 }
 
 async fn act<B>(api: &Arc<Api>, at: &At, dialect: &Dialect, head: &Parts, body: &mut B) -> Result<Done, Refusal>

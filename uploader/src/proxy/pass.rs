@@ -16,9 +16,9 @@ use super::metrics::Counters;
 use super::passage::{Cut, Passage};
 use super::targets::Target;
 use super::upstream::Upstream;
-use super::{Body, RETRY, close};
+use super::{Body, RETRY};
 use crate::answer::{self, Wants};
-use crate::receive::linger;
+use crate::receive::{close, linger};
 use crate::refusal::Refusal;
 
 /// Passes a request on to its target, and gives what that says. A body goes on while it comes, and no faster than the
