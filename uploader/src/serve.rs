@@ -152,7 +152,7 @@ async fn over(session: &Session, args: &Serve, signals: &mut Signals) -> (u8, Op
 
 /// What became of the upload when the program was told to end: what was all there had the time to be stored.
 async fn interrupted(session: &Session, args: &Serve, signal: &str, code: u8) -> u8 {
-    if session.status().phase == Phase::Finishing {
+    if session.phase() == Phase::Finishing {
         // Nothing is made of it otherwise.
         let _ = tokio::time::timeout(DRAIN, session.ended()).await;
     }

@@ -186,7 +186,7 @@ impl Session {
     ///
     /// 409 when all of them are there, whether the disk is complete or not.
     pub fn wants_bytes(&self) -> Result<(), Refusal> {
-        match self.status().phase {
+        match self.phase() {
             Phase::Succeeded => {
                 let message = "the disk is complete: there is nothing more to upload";
                 Err(Refusal::new(StatusCode::CONFLICT, "Completed", message))
@@ -197,6 +197,14 @@ impl Session {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn phase(&self) -> Phase {
+        let inner = self.lock();
+        let run = inner.run.as_ref();
+        Phase::of(run, run.and_then(Run::ended).as_deref(), inner.cancelled)
     }
 
     /// How far it is.

@@ -55,8 +55,9 @@ impl Sessions {
             return Err(Refusal::later(30, message));
         }
         let target = wish.target.to_string();
-        let other = all.by_token.values().map(|other| other.status()).find(|other| other.target == target);
-        if other.is_some_and(|other| matches!(other.phase, Phase::Waiting | Phase::Receiving | Phase::Finishing)) {
+        let is_over = |phase| matches!(phase, Phase::Succeeded | Phase::Failed | Phase::Cancelled);
+        // One that is over may be kept beside one that is not, for the same target.
+        if all.by_token.values().any(|other| !is_over(other.phase()) && other.wish().target.to_string() == target) {
             return Err(Refusal::busy());
         }
         all.next += 1;
@@ -126,7 +127,7 @@ impl Sessions {
     /// How far all of them are.
     #[must_use]
     pub fn phases(&self) -> Vec<Phase> {
-        self.lock().by_token.values().map(|session| session.status().phase).collect()
+        self.lock().by_token.values().map(|session| session.phase()).collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, All> {
@@ -136,3 +137,30 @@ impl Sessions {
 
 /// How long an import may take to notice that it is over: it waits for a disk.
 const LEAVE: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use importer_flow::sink::Options;
+
+    use super::*;
+    use crate::target::Target;
+
+    #[test]
+    fn a_target_has_one_upload_however_many_were_given_up() {
+        let sessions = Sessions::new(Budget::new(64 << 20, 4), 100, Duration::from_secs(60));
+        let now = Instant::now();
+        let add = |secret: String| {
+            let target = Target::path(Path::new("/disks/a"), Options::default());
+            let wish = Wish { name: "a".into(), target, len: None, checksums: Vec::new(), state: None };
+            sessions.add(Token::of(&secret), wish, now)
+        };
+        // Which one comes first in a map is chance.
+        for number in 0..20 {
+            add(format!("given up {number}")).unwrap().cancel();
+        }
+        add("this one".into()).unwrap();
+        assert_eq!(add("another".into()).unwrap_err().status, 409);
+    }
+}

@@ -143,7 +143,7 @@ where
         (At::Upload { session, secret }, &Method::DELETE) => {
             match &api.place {
                 Place::Folder { .. } => api.sessions.remove(secret),
-                Place::One { .. } if session.status().phase == Phase::Succeeded => return Err(append::completed()),
+                Place::One { .. } if session.phase() == Phase::Succeeded => return Err(append::completed()),
                 Place::One { .. } => session.reset().await?,
             }
             Ok(Done::Removed)

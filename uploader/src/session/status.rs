@@ -6,7 +6,7 @@ use importer_flow::report::Report;
 use importer_flow::size::human;
 use serde::Serialize;
 
-use super::run::Run;
+use super::run::{End, Run};
 use crate::target::Target;
 
 /// Where an upload is between its first byte and its end.
@@ -52,19 +52,24 @@ pub struct Status {
     pub report: Option<Report>,
 }
 
+impl Phase {
+    pub(super) fn of(run: Option<&Run>, end: Option<&End>, cancelled: bool) -> Self {
+        match (run, end) {
+            (_, Some(end)) if end.refusal.is_none() => Self::Succeeded,
+            _ if cancelled => Self::Cancelled,
+            (_, Some(_)) => Self::Failed,
+            (None, None) => Self::Waiting,
+            (Some(run), None) if run.is_finishing() => Self::Finishing,
+            (Some(_), None) => Self::Receiving,
+        }
+    }
+}
+
 impl Status {
     pub(super) fn of(target: &Target, len: Option<u64>, run: Option<&Run>, cancelled: bool) -> Self {
         let end = run.and_then(Run::ended);
-        let phase = match (run, &end) {
-            (_, Some(end)) if end.refusal.is_none() => Phase::Succeeded,
-            _ if cancelled => Phase::Cancelled,
-            (_, Some(_)) => Phase::Failed,
-            (None, None) => Phase::Waiting,
-            (Some(run), None) if run.is_finishing() => Phase::Finishing,
-            (Some(_), None) => Phase::Receiving,
-        };
         Self {
-            phase,
+            phase: Phase::of(run, end.as_deref(), cancelled),
             offset: run.map_or(0, |run| run.feed().accepted()),
             length: run.and_then(|run| run.feed().len()).or(len),
             imported: run.map_or(0, |run| run.progress().received()),

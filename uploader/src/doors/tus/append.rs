@@ -111,7 +111,7 @@ async fn end(session: &Session) -> Result<(), Refusal> {
 
 /// Why the upload can't go on, if it can't.
 pub(super) fn failure(session: &Session) -> Option<Refusal> {
-    match session.status().phase {
+    match session.phase() {
         Phase::Cancelled => Some(Refusal::gone()),
         _ => session.failure().map(failed),
     }

@@ -106,7 +106,7 @@ impl Made {
             return Err(Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "InvalidRequest", message));
         }
         let mut writer = session.writer(Claimed::Refuse).await?;
-        match session.status().phase {
+        match session.phase() {
             Phase::Succeeded => return Err(append::completed()),
             Phase::Finishing => {
                 let message = "all bytes of another upload are there, and the disk is verified and stored";
@@ -139,7 +139,7 @@ impl Unknown {
 
 impl Drop for Unknown {
     fn drop(&mut self) {
-        if !self.told && !matches!(self.session.status().phase, Phase::Finishing | Phase::Succeeded) {
+        if !self.told && !matches!(self.session.phase(), Phase::Finishing | Phase::Succeeded) {
             self.api.sessions.remove(&self.secret);
         }
     }
