@@ -1,10 +1,8 @@
 //! What breaks: connections, servers, and pages that are closed.
 
-use fixtures::browser::Browser;
 use fixtures::differ;
 
-use crate::gate::Gate;
-use crate::world::{SIZE, World, button, choose, complaints, open, text, wait};
+use crate::world::{SIZE, World, button, choose, complaints, sending, text, wait};
 
 /// What a break may cost: what was on its way, in the buffers of two sockets and the gate.
 const ON_ITS_WAY: u64 = (4 << 20) + SIZE / 100;
@@ -15,11 +13,7 @@ const TALK: u64 = 256 << 10;
 fn a_cut_costs_little() {
     let world = World::one();
     let (raw, image) = world.image("jammy.qcow2");
-    let gate = Gate::to(world.address, 8 << 20);
-    let browser = Browser::start();
-    open(&browser, gate.address);
-    choose(&browser, &image);
-    gate.wait_until_it_holds();
+    let (gate, browser) = sending(&world, &image);
     gate.open();
     gate.cut();
     wait(&browser, "done");
@@ -33,11 +27,7 @@ fn a_cut_costs_little() {
 fn a_server_that_is_killed_and_starts_again_is_waited_for() {
     let mut world = World::one();
     let (raw, image) = world.image("jammy.qcow2");
-    let gate = Gate::to(world.address, 8 << 20);
-    let browser = Browser::start();
-    open(&browser, gate.address);
-    choose(&browser, &image);
-    gate.wait_until_it_holds();
+    let (gate, browser) = sending(&world, &image);
     world.kill();
     gate.open();
     gate.cut();
@@ -55,11 +45,7 @@ fn a_page_that_is_loaded_again_goes_on_with_the_same_file_and_asks_for_another()
     let world = World::one();
     let (raw, image) = world.image("jammy.qcow2");
     let other = world.file("other.img", &[1; 5000]);
-    let gate = Gate::to(world.address, 8 << 20);
-    let browser = Browser::start();
-    open(&browser, gate.address);
-    choose(&browser, &image);
-    gate.wait_until_it_holds();
+    let (gate, browser) = sending(&world, &image);
     browser.reload();
     wait(&browser, "stopped");
     let said = text(&browser);
@@ -84,11 +70,7 @@ fn a_page_that_is_loaded_again_goes_on_with_the_same_file_and_asks_for_another()
 fn a_page_that_is_loaded_again_sends_another_file_where_that_is_meant() {
     let world = World::one();
     let (raw, image) = world.image("jammy.qcow2");
-    let gate = Gate::to(world.address, 8 << 20);
-    let browser = Browser::start();
-    open(&browser, gate.address);
-    choose(&browser, &image);
-    gate.wait_until_it_holds();
+    let (gate, browser) = sending(&world, &image);
     browser.reload();
     wait(&browser, "stopped");
     gate.open();

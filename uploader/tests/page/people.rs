@@ -3,8 +3,7 @@
 use fixtures::browser::Browser;
 use fixtures::differ;
 
-use crate::gate::Gate;
-use crate::world::{SECRET, World, button, choose, complaints, open, text, wait};
+use crate::world::{SECRET, World, button, choose, complaints, open, sending, text, wait};
 
 #[test]
 fn an_image_is_sent_and_its_disk_is_complete() {
@@ -51,11 +50,7 @@ fn what_is_no_disk_is_refused_with_its_reason_and_another_file_is_taken() {
 fn an_upload_is_paused_and_goes_on() {
     let world = World::one();
     let (raw, image) = world.image("jammy.qcow2");
-    let gate = Gate::to(world.address, 8 << 20);
-    let browser = Browser::start();
-    open(&browser, gate.address);
-    choose(&browser, &image);
-    gate.wait_until_it_holds();
+    let (gate, browser) = sending(&world, &image);
     button(&browser, "Pause").click();
     wait(&browser, "paused");
     assert!(browser.run("return document.title").as_str().unwrap().contains("Paused"));
@@ -71,11 +66,7 @@ fn an_upload_is_paused_and_goes_on() {
 fn an_upload_is_cancelled_when_that_is_meant() {
     let world = World::one();
     let (_, image) = world.image("jammy.qcow2");
-    let gate = Gate::to(world.address, 8 << 20);
-    let browser = Browser::start();
-    open(&browser, gate.address);
-    choose(&browser, &image);
-    gate.wait_until_it_holds();
+    let (_gate, browser) = sending(&world, &image);
     button(&browser, "Cancel").click();
     browser.screenshot("page-question");
     button(&browser, "Keep it").click();

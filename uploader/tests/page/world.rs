@@ -11,6 +11,8 @@ use fixtures::content::Pattern;
 use fixtures::{run, tool};
 use tempfile::TempDir;
 
+use crate::gate::Gate;
+
 /// A running program. Dropping it ends it.
 pub struct World {
     child: Child,
@@ -109,6 +111,16 @@ pub fn open(browser: &Browser, address: SocketAddr) {
 /// Chooses a file, as people do.
 pub fn choose(browser: &Browser, path: &Path) {
     browser.element("#file").type_in(path.to_str().unwrap());
+}
+
+/// A browser that sends `image`, held up on its way after 8 MiB.
+pub fn sending(world: &World, image: &Path) -> (Gate, Browser) {
+    let gate = Gate::to(world.address, 8 << 20);
+    let browser = Browser::start();
+    open(&browser, gate.address);
+    choose(&browser, image);
+    gate.wait_until_it_holds();
+    (gate, browser)
 }
 
 /// Waits until the page has come so far.
