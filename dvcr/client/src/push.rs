@@ -60,37 +60,6 @@ impl Repository {
         }
     }
 
-    /// The same by chunks, and in one request only where they are refused: they can be ended at any time, and are sent again
-    /// without a look at the content. So they are for content that is dear to read, or may turn out to be wrong.
-    ///
-    /// # Errors
-    ///
-    /// As [`push`](Self::push).
-    pub async fn push_by_chunks(&self, blob: &Descriptor, content: &impl Content) -> Result<Pushed> {
-        if self.exists(blob).await? {
-            return Ok(Pushed::Existed);
-        }
-        let mut upload = self.upload();
-        while upload.len() < blob.size {
-            let piece = match read(content, upload.len(), blob.size).await {
-                Ok(piece) => piece,
-                Err(error) => {
-                    upload.cancel().await;
-                    return Err(error);
-                }
-            };
-            match upload.write(piece).await {
-                Ok(()) => {}
-                Err(error) if error.kind() == Kind::Refused => {
-                    tracing::info!(%error, "sent whole");
-                    return self.push(blob, content).await;
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        upload.finish(&blob.digest).await
-    }
-
     async fn push_by(&self, mut session: Session, blob: &Descriptor, content: &impl Content) -> Result<Step> {
         let mut unread = None;
         let sent = session

@@ -198,9 +198,6 @@ async fn where_one_way_is_refused_the_other_is_taken() {
     let server = refusing(&fake, |seen| seen.method == "PATCH", || error(405, "UNSUPPORTED", "no chunks"));
     push(&repository(quick(), &server, "x"), &bytes).await.unwrap();
     assert!(has(&fake, &bytes));
-    let (blob, content) = (Descriptor::of(media::OCI_LAYER, &bytes[2..]), Bytes::copy_from_slice(&bytes[2..]));
-    repository(quick(), &server, "x").push_by_chunks(&blob, &content).await.unwrap();
-    assert!(has(&fake, &bytes[2..]));
     let error = upload(&repository(quick(), &server, "x"), &bytes[1..]).await.unwrap_err();
     assert_eq!(error.kind(), Kind::Refused);
     assert!(error.to_string().contains("UNSUPPORTED: no chunks") && error.to_string().contains("offset 0"), "{error}");
@@ -351,8 +348,6 @@ async fn content_that_can_not_be_read_is_told_from_a_registry_that_fails() {
     let error = repository(quick(), &server, "x").push(&blob, &Broken).await.unwrap_err();
     assert_eq!(error.kind(), Kind::Content);
     assert_eq!(error.to_string(), "what is pushed can't be read at offset 1000: the disk is on fire");
-    let error = repository(quick(), &server, "x").push_by_chunks(&blob, &Broken).await.unwrap_err();
-    assert_eq!(error.kind(), Kind::Content);
     assert!(fake.state().blobs.is_empty() && fake.state().uploads.is_empty());
 }
 
@@ -525,7 +520,7 @@ async fn a_manifest_is_read_back() {
 #[tokio::test]
 async fn a_push_can_be_given_up_from_elsewhere() {
     let bytes = sample(LEN);
-    for way in 0..3 {
+    for way in 0..2 {
         let fake = Fake::default();
         let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
         let answers = fake.clone();
@@ -539,11 +534,9 @@ async fn a_push_can_be_given_up_from_elsewhere() {
         let repository = repository(quick(), &server, "x");
         let (pushing, content) = (repository.clone(), bytes.clone());
         let pushing = tokio::spawn(async move {
-            let blob = Descriptor::of(media::OCI_LAYER, &content);
             match way {
                 0 => push(&pushing, &content).await,
-                1 => upload(&pushing, &content).await,
-                _ => pushing.push_by_chunks(&blob, &Bytes::from(content)).await,
+                _ => upload(&pushing, &content).await,
             }
         });
         told.recv().await.unwrap();
